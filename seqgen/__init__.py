@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seqgen.settings.scoring import CacheConfig
     from seqgen.training.session import TrainingResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def load(

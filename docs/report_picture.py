@@ -1,0 +1,112 @@
+"""Draw the picture of a report in the README, `report.svg`, from the page that seqgen writes.
+
+    python docs/report_picture.py
+
+Trains for 300 steps on `corpora/play.txt` (about a minute on one core), writes the report, and puts
+its loss curve and the beginning of its coloured held-out text into one picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from html import escape
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+TRAIN = "train corpora/play.txt --name play --model lstm --seed 1 --quiet --steps"
+COLUMNS, ROWS, ADVANCE, LINE = 74, 11, 8.6, 19  # of the text; pixels a character and a line
+LEFT, WIDTH, TEXT_TOP = 20, 680, 412
+
+
+def report(steps: int) -> str:
+    """Train a model, and return the HTML of its report."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "SEQGEN_HOME": folder, "PYTHONPATH": str(DOCS.parent)}
+        environment["OMP_NUM_THREADS"] = "1"
+        page = Path(folder) / "report.html"
+        for line in (f"{TRAIN} {steps}", f"report -m play --quiet --out {page}"):
+            command = [sys.executable, "-m", "seqgen", *line.split()]
+            subprocess.run(command, cwd=DOCS.parent, env=environment, check=True)
+        return page.read_text(encoding="utf-8")
+
+
+def draw(page: str) -> str:
+    """Return the SVG: the curve of training and validation loss, and coloured text."""
+    colours = dict(re.findall(r"--(\w+):(#\w+)", page.split("@media")[0]))
+    charts = re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL)
+    chart = next(c for c in charts if 'aria-label="Loss: ' in c)
+    chart = re.sub(r'var\(--(\w+)\)|stroke="currentColor"', lambda m: colours[m[1]], chart)
+    chart = re.sub(r' (?:class="v"|role="img"|data-t="[^"]*")', "", chart)
+    place = f'<svg x="{LEFT}" y="44" width="640" height="330" '
+    chart = chart.replace("<svg ", place, 1)
+    chart = re.sub(r"<title>.*?</title>", "", chart, flags=re.DOTALL)
+    ink, rule, faint = colours["ink"], colours["rule"], colours["faint"]
+    height = TEXT_TOP + LINE * ROWS + 24
+    style = f".grid{{stroke:{rule};fill:none}}.axis{{stroke:{faint};fill:none}}"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+            f'font-family="sans-serif" font-size="12" fill="{ink}">',
+            "<title>Part of a report: the loss curve, and held-out text coloured by surprisal"
+            "</title>",
+            f"<style>{style}</style>",
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+            f'<text x="{LEFT}" y="28" font-size="16" font-weight="bold">Loss: training (blue) and '
+            "held-out text (red)</text>",
+            f'<g font-size="12">{chart}</g>',
+            f'<text x="{LEFT}" y="{TEXT_TOP - 10}" font-size="16" font-weight="bold">Held-out '
+            "text, coloured by surprisal</text>",
+            *coloured(page),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def coloured(page: str) -> list[str]:
+    """Return rectangles and texts of the first lines of held-out text."""
+    text = page.split('class="tokens walk"')[1].split("</p>")[0]
+    tokens = re.findall(r'<span class="v" style="background:(#\w+)"[^>]*>(.*?)</span>', text, re.S)
+    boxes, lines, column, row = [], [[]], 0, 0
+    for colour, token in ((c, html.unescape(t)) for c, t in tokens):
+        shown = token.strip("\n")
+        if column + len(shown) > COLUMNS:
+            row, column = row + 1, 0
+            lines.append([])
+        if row >= ROWS:
+            break
+        x, y = LEFT + column * ADVANCE, TEXT_TOP + row * LINE
+        size = f'width="{max(1, len(shown)) * ADVANCE:.1f}" height="{LINE - 2}"'
+        boxes.append(f'<rect x="{x:.1f}" y="{y}" {size} fill="{colour}"/>')
+        lines[-1].append((x, shown))
+        column += COLUMNS if shown.endswith("\u21b5") else max(1, len(shown))
+    texts = [
+        f'<text y="{TEXT_TOP + number * LINE + 13}" x="'
+        + " ".join(f"{x:.1f}" for x, _ in line)
+        + '">'
+        + escape("".join(shown or " " for _, shown in line))
+        + "</text>"
+        for number, line in enumerate(lines[:ROWS])
+        if line
+    ]
+    style = 'font-family="monospace" font-size="14" fill="#000000" xml:space="preserve"'
+    return [*boxes, f"<g {style}>", *texts, "</g>"]
+
+
+def main() -> None:
+    """Make the report and write the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--out", type=Path, default=DOCS / "report.svg")
+    arguments = parser.parse_args()
+    arguments.out.write_text(draw(report(arguments.steps)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
