@@ -164,6 +164,28 @@ def serve(models: Models) -> str:
     return svg("The page of seqgen serve", 268, parts)
 
 
+RECIPES = (  # the figures of the pages in docs/recipes/
+    ("functions that parse", 1.0),
+    ("theorems that close", 1.0),
+    ("chat lines of the right form", 293 / 294),
+    ("verse lines in metre", 0.907),
+    ("names of the language", (167 + 180 + 184 + 170 + 172 + 178) / 1200),
+)
+
+
+def recipes(_: Models) -> str:
+    """Draw how often each recipe succeeds."""
+    parts = [label(12, 22, "How often the recipes succeed", "head")]
+    for row, (name, share) in enumerate(RECIPES):
+        y = 36 + 26 * row
+        parts += [
+            label(196, y + 13, name, anchor="end"),
+            bar(204, y, 140 * share, 18, "bar"),
+            label(210 + 140 * share, y + 13, f"{share:.0%}", "soft"),
+        ]
+    return svg("Success of the recipes", 36 + 26 * len(RECIPES) + 8, parts)
+
+
 def attention(models: Models) -> str:
     """Draw the attention of a translator of dates: a row for each character that it writes."""
     from seqgen.generation.from_source import SourceOptions
@@ -213,7 +235,7 @@ class Models:
         return self._load("translator")
 
 
-PICTURES = (filters, repetition, constrained, serve, attention)
+PICTURES = (filters, repetition, constrained, serve, recipes, attention)
 
 
 def main(names: Sequence[str]) -> None:
