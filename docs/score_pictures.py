@@ -1,0 +1,175 @@
+"""Draw the pictures of the pages about scoring models, as SVG files in `docs/pictures/`.
+
+    python docs/score_pictures.py           # all, in about a minute
+    python docs/score_pictures.py compare   # one of them
+
+They share sizes and colours with `docs/pictures.py`, and show the output of real models with fixed
+seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pictures import FOLDER, ROOT, bar, label, svg
+
+ROW = 20  # pixels
+NETWORK = "train corpora/play.txt --model lstm --layers 1 --hidden-size 64 --steps 300 --seed 1"
+MASKED = (
+    "train corpora/watch.txt --documents line --tokenizer whitespace --model bert --layers 1 "
+    "--hidden-size 32 --heads 2 --lr 0.01 --steps 200 --seed 1 --precision float64 --name blanks"
+)
+
+
+def seqgen(line: str, *more: str) -> list[dict[str, Any]]:
+    """Run a command in the repository; return its JSON records."""
+    command = [sys.executable, "-m", "seqgen", *line.split(), *more, "--json", "-q"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(record) for record in done.stdout.splitlines()]
+
+
+def count(order: int, more: str = "") -> None:
+    """Train an n-gram model of characters of the play, called by its order."""
+    seqgen(f"train corpora/play.txt --model ngram --order {order} --name {order}-gram {more}")
+
+
+def compare() -> str:
+    """Draw the bits per byte of four models, with the intervals of `seqgen compare`."""
+    for order in (3, 5, 6):
+        count(order)
+    seqgen(f"{NETWORK} --name lstm")
+    records = seqgen("compare 3-gram 5-gram 6-gram lstm")
+    records.sort(key=lambda record: record["bits_per_byte"])
+    parts = [label(12, 22, "Bits per byte of the held-out text", "head")]
+    for row, record in enumerate(records):
+        y, scale = 40 + 34 * row, 85.0
+        bits, low, high = (record[key] for key in ("bits_per_byte", "low", "high"))
+        parts += [
+            label(100, y + 14, record["model"], "", "end"),
+            bar(108, y, scale * bits, 20, "bar", 0.75),
+            bar(108 + scale * low, y + 8, scale * (high - low), 4, "heat"),
+            label(116 + scale * high, y + 15, f"{bits:.3f}", "soft"),
+        ]
+    y = 40 + 34 * len(records) + 8
+    parts += [bar(12, y - 2, 14, 4, "heat"), label(32, y + 4, "95 % interval", "soft")]
+    return svg("Four models compared", y + 16, parts)
+
+
+def surprisal() -> str:
+    """Draw two lines of a text, each character shaded by its surprisal."""
+    count(6)
+    text = "My lord, the king is at the gate.\nMy lord, the zebra is at the gate.\n"
+    path = Path(os.environ["SEQGEN_HOME"]) / "lines.txt"
+    path.write_text(text, encoding="utf-8")
+    records = seqgen("perplexity -m 6-gram --per-token", str(path))
+    parts, x, y = [label(12, 22, "Text, shaded by surprisal", "head")], 12.0, 36.0
+    for record in (r for r in records if "token" in r):
+        bits = record["surprisal_bits"]
+        if record["token"] == "\n":
+            x, y = 12.0, y + 30
+            continue
+        parts += [
+            bar(x, y, 10.7, 22, "heat", min(1.0, bits / 10)),
+            label(x + 5.3, y + 16, record["token"], "code", "middle"),
+        ]
+        x += 10.7
+    parts.append(label(12, y + 14, "0 bits", "soft"))
+    parts += [bar(60 + 16 * i, y + 2, 16, 14, "heat", i / 10) for i in range(11)]
+    parts.append(label(244, y + 14, "10 bits or more", "soft"))
+    return svg("Surprisal of each character", y + 32, parts)
+
+
+def orders() -> str:
+    """Draw bits per character of the play by the order of an n-gram model."""
+    for order in range(1, 9):
+        count(order)
+    names = " ".join(f"{order}-gram" for order in range(1, 9))
+    records = {record["model"]: record for record in seqgen(f"compare {names} --resamples 100")}
+    parts = [label(12, 22, "Bits per character of held-out text, by order", "head")]
+    for order in range(1, 9):
+        bits, y = records[f"{order}-gram"]["bits_per_char"], 14 + 22 * order
+        parts += [
+            label(30, y + 13, str(order), "", "end"),
+            bar(38, y, 62 * bits, 16, "bar"),
+            label(44 + 62 * bits, y + 13, f"{bits:.2f}", "soft"),
+        ]
+    return svg("The order of an n-gram model", 14 + 22 * 9 + 8, parts)
+
+
+def heads() -> str:
+    """Draw what two heads of a masked model attend to from the word "watch"."""
+    seqgen(MASKED)
+    line = ["seqgen", "inspect", "--text", "he will watch the new film", "-m", "blanks", "-q"]
+    line += ["--attention", "--token", "watch"]
+    done = subprocess.run(
+        [sys.executable, "-m", *line], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    rows = [row.split("\t") for row in done.stdout.split("\n\n")[0].splitlines()][1:]
+    parts = [
+        label(12, 22, "What “watch” attends to", "head"),
+        label(90, 46, "head 0", "soft"),
+        label(250, 46, "head 1", "soft"),
+    ]
+    for number, (*weights, token) in enumerate(rows):
+        y = 54 + ROW * number
+        parts.append(label(80, y + 13, token, "head" if token == "watch" else "", "end"))
+        for column, weight in enumerate(map(float, weights)):
+            x = 90 + 160 * column
+            parts += [
+                bar(x, y, 110 * weight, 14, "bar"),
+                label(x + 110 * weight + 5, y + 12, f"{weight:.0%}", "soft"),
+            ]
+    return svg("Attention of two heads", 54 + ROW * len(rows) + 12, parts)
+
+
+def report() -> str:
+    """Draw two figures of a report: calibration, and loss by class of token."""
+    count(6)
+    out = Path(os.environ["SEQGEN_HOME"]) / "report.html"
+    (record,) = seqgen("report -m 6-gram --out", str(out))
+    parts = [label(12, 22, "Calibration", "head"), label(215, 22, "Bits by class of token", "head")]
+    left, bottom, size = 34.0, 202.0, 150.0
+    parts.append(
+        f'<path class="line" d="M{left} {bottom}L{left + size} {bottom - size}" fill="none"/>'
+    )
+    for cell in record["calibration"]:
+        if cell["count"]:
+            x, y = left + size * cell["said"], bottom - size * cell["frequency"]
+            parts.append(f'<circle class="heat" cx="{x:.1f}" cy="{y:.1f}" r="4"/>')
+    parts += [
+        label(left + size / 2, bottom + 20, "predicted", "soft", "middle"),
+        label(12, bottom - size - 12, "observed", "soft"),
+    ]
+    for row, part in enumerate(record["by_class"]):
+        y = 40 + 34 * row
+        parts += [
+            label(215, y + 10, part["name"], "soft"),
+            bar(215, y + 15, 38 * part["bits"], 10, "bar"),
+            label(220 + 38 * part["bits"], y + 25, f"{part['bits']:.1f}", "soft"),
+        ]
+    return svg("Two figures of a report", bottom + 34, parts)
+
+
+PICTURES: Sequence[Callable[[], str]] = (compare, surprisal, orders, heads, report)
+
+
+def main(names: Iterable[str]) -> None:
+    """Write the pictures of these names."""
+    wanted = {*names} or {picture.__name__ for picture in PICTURES}
+    for picture in PICTURES:
+        if picture.__name__ in wanted:
+            with tempfile.TemporaryDirectory() as home:
+                os.environ["SEQGEN_HOME"] = home
+                drawn = picture()
+            (FOLDER / f"{picture.__name__}.svg").write_text(drawn, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
