@@ -1,7 +1,7 @@
 """Draw the pictures of the pages about writing, as SVG files in `docs/pictures/`.
 
-    python docs/pictures.py                 # all but `attention`, from n-gram models, in seconds
-    python docs/pictures.py attention       # trains a translator of dates for some minutes first
+    python docs/pictures.py                 # all of them, in seconds
+    python docs/pictures.py repetition      # some of them
 
 Every picture is 400 wide, shows the output of a real model with a fixed seed, and has colours for
 light and dark mode.
@@ -10,7 +10,6 @@ light and dark mode.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -186,29 +185,6 @@ def recipes(_: Models) -> str:
     return svg("Success of the recipes", 36 + 26 * len(RECIPES) + 8, parts)
 
 
-def attention(models: Models) -> str:
-    """Draw the attention of a translator of dates: a row for each character that it writes."""
-    from seqgen.generation.from_source import SourceOptions
-
-    source = "the third of August 2036"
-    record = next(
-        iter(models.translator().beam_search(source, of_source=SourceOptions(attention=True)))
-    )
-    weights = record.look.attention.mean(axis=(0, 1))
-    size, left, top = 14, 40, 64
-    parts = [label(12, 22, "What the model reads for each character it writes", "head")]
-    for column, character in enumerate(source):
-        parts.append(label(left + size * column + 7, top - 8, shown(character), "code", "middle"))
-    for row, character in enumerate(record.text):
-        parts.append(label(28, top + size * row + 12, character, "code", "end"))
-        for column in range(len(source)):
-            weight = float(weights[row][column])
-            if weight >= 0.02:
-                x, y = left + size * column, top + size * row
-                parts.append(bar(x, y, size, size, "heat", min(1.0, weight)))
-    return svg("Attention of a translator", top + size * len(record.text) + 14, parts)
-
-
 class Models:
     """The models that are drawn, trained when they are first used."""
 
@@ -228,14 +204,8 @@ class Models:
         self._train(text, architecture="ngram", name=name, **how)
         return self._load(name)
 
-    def translator(self) -> object:
-        """Return a translator of dates: the model of `tutorials/dates.md`."""
-        line = "train corpora/dates.tsv --model seq2seq --name translator --steps 1500 --seed 1"
-        subprocess.run([sys.executable, "-m", "seqgen", *line.split()], cwd=ROOT, check=True)
-        return self._load("translator")
 
-
-PICTURES = (filters, repetition, constrained, serve, recipes, attention)
+PICTURES = (filters, repetition, constrained, serve, recipes)
 
 
 def main(names: Sequence[str]) -> None:
@@ -250,4 +220,4 @@ def main(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [p.__name__ for p in PICTURES if p is not attention])
+    main(sys.argv[1:] or [p.__name__ for p in PICTURES])
