@@ -55,9 +55,8 @@ def chart(
     y_ticks: Sequence[float],
     *,
     log: bool = False,
-    dots: frozenset[str] = frozenset(),
 ) -> str:
-    """Return a chart of named lines; `log` is the horizontal axis, `dots` have no line."""
+    """Return a chart of named lines; `log` is the horizontal axis."""
     scale: Callable[[float], float] = math.log10 if log else float
     low, high = scale(min(x_ticks)), scale(max(x_ticks))
 
@@ -77,15 +76,10 @@ def chart(
     across = LEFT
     for number, (name, points) in enumerate(lines.items()):
         placed = [at(*point) for point in points]
-        if name in dots:
-            parts += [
-                f'<circle class="s{number}" cx="{a:.1f}" cy="{b:.1f}" r="3"/>' for a, b in placed
-            ]
-        else:
-            path = " ".join(f"{a:.1f},{b:.1f}" for a, b in placed)
-            parts.append(
-                f'<polyline class="s{number}" points="{path}" style="fill:none;stroke-width:2"/>'
-            )
+        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in placed)
+        parts.append(
+            f'<polyline class="s{number}" points="{path}" style="fill:none;stroke-width:2"/>'
+        )
         parts.append(label(across, 40, name, f"s{number}"))
         across += 7.2 * len(name) + 18
     return svg(title, HEIGHT, parts)
@@ -162,40 +156,79 @@ def rates(home: str) -> str:
     )
 
 
+def bars(title: str, rows: Sequence[tuple[str, float, str]], scale: float) -> str:
+    """Return horizontal bars: name, value and colour of each, or a heading."""
+    parts, y = [label(14, 22, title, "head")], 36
+    for name, value, kind in rows:
+        if kind:
+            parts.append(label(118, y + 13, name, "", "end"))
+            parts.append(
+                f'<rect class="{kind}" x="126" y="{y}" width="{scale * value:.0f}" height="16"/>'
+            )
+            parts.append(label(132 + scale * value, y + 13, f"{value:.2f}", "soft"))
+        else:
+            parts.append(label(14, y + 15, name, "soft"))
+        y += 22
+    return svg(title, y + 8, parts)
+
+
+def evidence(page: str, heading: str) -> str:
+    """Return a section of a page of evidence: its tables are where the figures are written."""
+    text = (ROOT / "docs" / "evidence" / f"{page}.md").read_text(encoding="utf-8")
+    return text.split(f"## {heading}\n")[1].split("\n## ")[0]
+
+
 def fine_tuning(home: str) -> str:
-    """Return validation losses on verse, from a model of the play and from nothing."""
-    if not (Path(home) / "models" / "play").exists():
-        loss(home)
-    every = ("--steps", "200", "--seed", "1", "--set", "validate_every=20")
-    verse = "corpora/verse.txt"
-    tuned = (*every, "--lr", "5e-3", "--threads", "1", "--precision", "float32", "--name", "tuned")
-    run(home, "train", verse, "--init-from", "play", *tuned)
-    run(home, "train", verse, "--model", "lstm", *SMALL, *every, "--name", "new")
-    return chart(
-        "Validation loss on verse, nats/character",
-        {"new model": losses(home, "new")[1], "fine-tuned": losses(home, "tuned")[1]},
-        "step",
-        {0: "0", 50: "50", 100: "100", 150: "150", 200: "200"},
-        (0.5, 1, 1.5, 2, 2.5, 3),
-    )
+    """Return the bits per character on verse of models of `evidence/lectures.md`."""
+    section = evidence("lectures", "A change of domain")
+    rows = []
+    for name, model, kind in (
+        ("a play's model", "play", "s1"),
+        ("new, 30 steps", "verse-30", "s1"),
+        ("tuned, 30", "tuned-30", "s0"),
+        ("tuned, 300", "tuned-300", "s0"),
+    ):
+        found = re.search(rf"^{model} +[\d.]+ K +([\d.]+)", section, re.MULTILINE)
+        rows.append((name, float(found[1]), kind))
+    return bars("Bits per character on verse, fewer is better", rows, 70)
 
 
 def tuning(home: str) -> str:
-    """Return the losses of the trials of a study."""
-    line = ("tune", PLAY, "--trials", "16", "--trial-steps", "60", "--seed", "1", "--threads", "1")
-    searched = ("--search", "lr=1e-3:1e-1:log", "--search", "dropout=0:0.5")
-    records = run(home, *line, "--layers", "1", "--hidden-size", "64", *searched, "--name", "study")
-    tried = [(r["trial"], r["val_loss"]) for r in records if r.get("trial") is not None]
-    tried = [(n, value) for n, value in sorted(tried) if value is not None]
-    best = [(n, min(v for m, v in tried if m <= n)) for n, _ in tried]
+    """Return the best loss by the number of trials, of two samplers."""
+    table = evidence("experiments", "What tuning finds").split("The best so far")[1]
+    rows = [
+        [c.strip() for c in line.split("|")[1:-1]] for line in table.splitlines() if "|" in line
+    ]
+    trials = [float(cell) for cell in rows[0][1:]]
+    drawn = {}
+    for row in rows[2:4]:
+        cells = zip(trials, row[1:], strict=True)
+        drawn[f"--sampler {row[0]}"] = [(trial, float(cell)) for trial, cell in cells if cell]
     return chart(
-        "Validation losses of seqgen tune",
-        {"trials": tried, "best so far": best},
-        "trial (0 is the default recipe)",
-        {0: "0", 5: "5", 10: "10", 15: "15"},
-        (1.5, 2, 2.5, 3),
-        dots=frozenset({"trials"}),
+        "Best validation loss by number of trials",
+        drawn,
+        "trials",
+        {10: "10", 30: "30", 100: "100", 200: "200"},
+        (2, 2.02, 2.04, 2.06, 2.08, 2.1),
+        log=True,
     )
+
+
+def data_size(home: str) -> str:
+    """Return the bits per character of networks, n-gram models and mixtures by text."""
+    table = evidence("experiments", "Networks mixed with n-gram models").splitlines()
+    rows: list[tuple[str, float, str]] = []
+    for start, name in (
+        ("| the first 99 kB of tiny Shakespeare | 2 minutes", "99 kB, 2 minutes"),
+        ("| tiny Shakespeare, medians of 3 seeds | 5 minutes", "1.1 MB, 5 minutes"),
+        ("| WikiText-2, characters | 10 minutes", "10.8 MB, 10 minutes"),
+        ("| | 30 minutes", "10.8 MB, 30 minutes"),
+    ):
+        line = next(line for line in table if line.startswith(start))
+        cells = [float(cell) / math.log(2) for cell in line.split("|")[3:6]]
+        rows.append((name, 0, ""))
+        rows += zip(("LSTM", "n-gram", "mixture"), cells, ("s0", "s1", "s2"), strict=True)
+    return bars("Bits per character by size of the text", rows, 90)
 
 
 def tokens(home: str) -> str:
@@ -265,17 +298,12 @@ def lessons(home: str) -> str:
         ("lstm + 6-gram", "The mixture needs "),
     ):
         rows.append((name, float(re.search(re.escape(before) + r"([\d.]+\d)", page)[1])))
-    parts = [label(14, 22, "Bits per character, fewer is better", "head")]
-    for number, (name, bits) in enumerate(rows):
-        y = 36 + 24 * number
-        kind = "s1" if "gram" in name else "s0"
-        parts.append(label(118, y + 13, name, "", "end"))
-        parts.append(f'<rect class="{kind}" x="126" y="{y}" width="{82 * bits:.0f}" height="16"/>')
-        parts.append(label(132 + 82 * bits, y + 13, f"{bits:.2f}", "soft"))
-    return svg("Bits per character of the six lessons", 216, parts)
+    drawn = [(name, bits, "s1" if "gram" in name else "s0") for name, bits in rows]
+    return bars("Bits per character, fewer is better", drawn, 82)
 
 
 PICTURES = {
+    "data-size": data_size,
     "lessons": lessons,
     "loss": loss,
     "sizes": sizes,

@@ -27,7 +27,8 @@ def find_lr(
     """Find a learning rate for a model and its text; nothing is stored.
 
     The model that `seqgen train` would train with the same flags takes 100 steps with a learning
-    rate that rises. The losses are drawn, and a value for --lr is suggested.
+    rate that rises. The losses are drawn, and a value for --lr is suggested. Compare it with the
+    default before you use it.
     """
     if recipe.put_help(out):
         return
