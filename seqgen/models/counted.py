@@ -134,9 +134,7 @@ class _OverTensors(Predictions):
         return self.tensor(self.inner.ranks(_array(targets)))
 
     def score(self, targets: Tensor, want: ScoreDetail) -> Scores:
-        found = self.inner.score(_array(targets), want)
-        columns = found.log_probs, found.hits, found.ranks
-        return Scores(*(None if x is None else self.tensor(x) for x in columns))
+        return self.inner.score(_array(targets), want).map(self.tensor)
 
 
 def _array(x: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ Arrays of an array model, tensors of a torch module.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -31,6 +31,11 @@ class Scores:
     log_probs: Leaf
     hits: Leaf | None = None
     ranks: Leaf | None = None
+
+    def map(self, f: Callable[[Leaf], Leaf]) -> Scores:
+        """Apply `f` to the columns that are wanted."""
+        columns = self.log_probs, self.hits, self.ranks
+        return Scores(*(None if x is None else f(x) for x in columns))
 
     @classmethod
     def cat(cls, pieces: Sequence[Scores]) -> Scores:

@@ -54,9 +54,7 @@ class NGramLookUps(Predictions):
             FromLogits(self.rows(some)[None]).score(flat[some][None], want)
             for some in _in_turn(np.arange(flat.size), at_once)
         ]
-        columns = Scores.cat(scores)
-        shaped = (columns.log_probs, columns.hits, columns.ranks)
-        return Scores(*(x.reshape(targets.shape) for x in shaped))
+        return Scores.cat(scores).map(lambda x: x.reshape(targets.shape))
 
     def best(self) -> np.ndarray:
         """Find the most probable word after each context without computing its full row.

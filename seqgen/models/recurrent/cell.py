@@ -159,15 +159,11 @@ class Cell(nn.Module):
             setattr(self, name, _begun(about))
         self.input_norm = BatchNorm(len(self.bias), False) if config.norms == "input" else None
 
-    def map_of_input(self) -> tuple[Tensor, Tensor]:
-        """Return W_x (N, E) and b (N,); see `Equation.map_of_input`."""
-        return self.equation.map_of_input(TensorOps, self)
-
     def read_input(self, x: Tensor) -> Tensor:
         """Compute W_x x + b (..., N) for x (..., E), with batch normalisation if there is any."""
         if self.input_norm is None:
             return self.equation.read_input(TensorOps, self, x, linear)
-        weight, bias = self.map_of_input()
+        weight, bias = self.equation.map_of_input(TensorOps, self)
         product = linear(x, weight, None)
         return (self.input_norm(product) + bias).to(product.dtype)
 

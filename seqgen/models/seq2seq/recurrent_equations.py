@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from seqgen.engines.ops import Leaf, padded
 from seqgen.engines.parts import DropoutPiece, Linear, NestedPart, Piece, Pieces, Table, glorot
 from seqgen.errors import UsageError
 from seqgen.models.recurrent.cells.equation import Parts
-from seqgen.models.recurrent.settings import RecurrentConfig, recurrent_cell
+from seqgen.models.recurrent.settings import recurrent_cell
 from seqgen.models.seq2seq.attention import AdditiveScore, DotScore, Fertility, GeneralScore, attend
 from seqgen.models.seq2seq.from_source import FromSource, require_memory
 from seqgen.models.seq2seq.layers import (
@@ -20,7 +19,6 @@ from seqgen.models.seq2seq.layers import (
     SourceLayers,
     SourceVectors,
     TargetLayers,
-    Widths,
     split_time,
     stack_cells,
 )
@@ -99,21 +97,45 @@ class RecurrentFromSource(FromSource):
     feature_size: int
 
     def pieces(self, config: Seq2SeqConfig) -> Pieces:
-        layout, inputs = Layout(config), config.source_inputs(config.input_size)
-        self.feature_size = layout.feature_size
-        encoder = NestedPart(SourceVectors, inputs, layout.begins)
-        if layout.encoder:
-            encoder = NestedPart(SourceLayers, inputs, layout.encoder, layout.directions)
+        cell, embedded = recurrent_cell(config), config.input_size
+        size, source_size = cell.equation.widths(cell)[0], embedded
+        directions, layers = DIRECTIONS[config.encoder], []
+        if directions:
+            half = replace(cell, hidden_size=config.hidden_size // len(directions))
+            layers = stack_cells(half, embedded, len(directions))
+            source_size = sum(one.sizes[0] for one in layers[-1])
+        joined = size + source_size * (config.attention != "none")
+        joined += size * (config.bridge == "each")
+        self.feature_size = joined if config.readout == "concat" else config.hidden_size
+        beside = self.feature_size * config.input_feeding
+        beside += source_size * (config.decoder == "bahdanau")
+        decoder = [one for (one,) in stack_cells(cell, embedded + beside)]
+        begins = [one.sizes for one in decoder]
+        ends = [(source_size,) * len(parts) for parts in begins]
+        inputs = config.source_inputs(embedded)
+        encoder = NestedPart(SourceVectors, inputs, begins)
+        if directions:
+            encoder = NestedPart(SourceLayers, inputs, layers, directions)
+            ends = [tuple(map(sum, zip(*(one.sizes for one in x), strict=True))) for x in layers]
+        bridge = [[*zip(*pair, strict=True)] for pair in zip(ends, begins, strict=True)]
+        if config.bridge == "input":
+            bridge = [[(ends[-1][0], embedded)]]
+        combine = None
+        if config.readout == "maxout":
+            combine = Linear(joined + embedded, 2 * self.feature_size, bias=False)
+        elif joined != self.feature_size:
+            combine = Linear(joined, self.feature_size, bias=False)
+        query_size = size if config.query == "state" else embedded
         return {
-            "embedding": Table(config.vocab_size, config.input_size),
+            "embedding": Table(config.vocab_size, embedded),
             "head": Linear(self.feature_size, config.vocab_size, init=glorot),
-            "decoder": NestedPart(TargetLayers, layout.decoder),
+            "decoder": NestedPart(TargetLayers, decoder),
             "encoder": encoder,
-            "bridge": NestedPart(Bridge, layout.bridge) if layout.bridge else None,
-            "alignment": attention_score(layout),
-            "fertility": NestedPart(Fertility, layout.source_size) if config.coverage else None,
+            "bridge": None if config.bridge == "none" else NestedPart(Bridge, bridge),
+            "alignment": attention_score(config, query_size, source_size),
+            "fertility": NestedPart(Fertility, source_size) if config.coverage else None,
             "output_dropout": DropoutPiece(config.dropout, config.dropout_shares),
-            "combine": layout.combined and Linear(*layout.combined, bias=False),
+            "combine": combine,
         }
 
     @property
@@ -235,89 +257,19 @@ class RecurrentFromSource(FromSource):
         return like if len(parts) == 1 else self.ops.join(*(self.ops.like(p, like) for p in parts))
 
 
-# Which ways each kind of encoder reads: False from the left, True from the right.
-DIRECTIONS = {"forward": (False,), "reversed": (True,), "bidirectional": (False, True)}
-
-
-class Layout:
-    """How wide the parts of a model are.
-
-    Args:
-        config: of the model.
-
-    Attributes:
-        cell: the configuration of the decoder's cells.
-        decoder: the equation of each layer of the decoder.
-        encoder: for each layer of the encoder the equations of its directions; none without one.
-        source_size: the width of what the encoder makes of each place.
-        query_size: the width of what asks for places.
-        joined: the width of what the features are made of, but for the word.
-        feature_size: the width of what the head reads.
-    """
-
-    def __init__(self, config: Seq2SeqConfig) -> None:
-        self.config, self.cell, self.encoder = config, recurrent_cell(config), []
-        size = self.cell.equation.widths(self.cell)[0]
-        self.source_size = config.input_size
-        if config.encoder != "none":
-            self.encoder = stack_cells(self.source_cell, config.input_size, len(self.directions))
-            self.source_size = sum(one.sizes[0] for one in self.encoder[-1])
-        self.joined = size + self.source_size * (config.attention != "none")
-        self.joined += size * (config.bridge == "each")
-        self.feature_size = self.joined if config.readout == "concat" else config.hidden_size
-        beside = self.feature_size * config.input_feeding
-        beside += self.source_size * (config.decoder == "bahdanau")
-        self.decoder = [one for (one,) in stack_cells(self.cell, config.input_size + beside)]
-        self.query_size = size if config.query == "state" else config.input_size
-
-    @property
-    def directions(self) -> tuple[bool, ...]:
-        """Which ways the encoder reads."""
-        return DIRECTIONS[self.config.encoder]
-
-    @cached_property
-    def source_cell(self) -> RecurrentConfig:
-        """The configuration of the encoder's cells, in the size of one direction."""
-        return replace(self.cell, hidden_size=self.config.hidden_size // len(self.directions))
-
-    @property
-    def begins(self) -> Widths:
-        """For each layer of the decoder, how wide its parts are."""
-        return [one.sizes for one in self.decoder]
-
-    @property
-    def bridge(self) -> list[list[tuple[int, int]]]:
-        """For each layer that begins with an end of the encoder, how wide both are, by part."""
-        if self.config.bridge == "none":
-            return []
-        ends = [(self.source_size,) * len(parts) for parts in self.begins]
-        if self.encoder:
-            ends = [
-                tuple(map(sum, zip(*(one.sizes for one in x), strict=True))) for x in self.encoder
-            ]
-        if self.config.bridge == "input":
-            return [[(ends[-1][0], self.config.input_size)]]
-        return [[*zip(*pair, strict=True)] for pair in zip(ends, self.begins, strict=True)]
-
-    @property
-    def combined(self) -> tuple[int, int] | None:
-        """Of the map that makes features, how many numbers go in and out; None without one."""
-        if self.config.readout == "maxout":
-            return self.joined + self.config.input_size, 2 * self.feature_size
-        return (self.joined, self.feature_size) if self.joined != self.feature_size else None
-
-
+# The directions in which each kind of encoder reads: False from the left, True from the right.
+DIRECTIONS = {"forward": (False,), "reversed": (True,), "bidirectional": (False, True), "none": ()}
 SCORES = {"dot": DotScore, "general": GeneralScore, "additive": AdditiveScore}
 
 
-def attention_score(layout: Layout) -> Piece | None:
+def attention_score(config: Seq2SeqConfig, query_size: int, source_size: int) -> Piece | None:
     """Choose the attention score of a model; None without attention."""
-    config, widths = layout.config, (layout.query_size, layout.source_size)
     if config.attention == "none":
         return None
     require(
-        config.attention != "dot" or widths[0] == widths[1],
-        f"attention=dot compares vectors of one width, not of {widths[0]} and {widths[1]}; "
+        config.attention != "dot" or query_size == source_size,
+        f"attention=dot compares vectors of one width, not of {query_size} and {source_size}; "
         "use attention=general",
     )
-    return NestedPart(SCORES[config.attention], *widths, config.scaled, config.coverage)
+    score = SCORES[config.attention]
+    return NestedPart(score, query_size, source_size, config.scaled, config.coverage)

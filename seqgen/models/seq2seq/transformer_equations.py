@@ -20,8 +20,9 @@ from seqgen.models.transformer.context import AnchoredContext
 from seqgen.models.transformer.equations import (
     Attend,
     Block,
-    Heads,
     add_positions,
+    apply_qkv_activation,
+    apply_query_gain,
     block_outputs,
     head_norm,
     merge_heads,
@@ -93,11 +94,12 @@ class SourceAttention(Part):
     K and V are made once a source, by `remember`.
     """
 
-    heads: Heads
+    config: TransformerConfig
+    index: int
 
     def pieces(self, config: TransformerConfig, index: int) -> Pieces:
-        self.heads = Heads.of(config, index)
-        size, width = config.hidden_size, self.heads.widths[0]
+        self.config, self.index = config, index
+        size, width = config.hidden_size, config.qkv_widths[0]
         return {
             "query": Linear(size, width, config.bias),
             "key_value": Linear(size, 2 * width, config.bias, (width, width)),
@@ -108,14 +110,15 @@ class SourceAttention(Part):
 
     def remember(self, encoded: Leaf) -> tuple[Leaf, Leaf]:
         """Compute the keys and values (S, heads, L, D) of encoder features (S, L, H)."""
-        parts = self.ops.split(self.heads.activated(self.ops, self.key_value(encoded)), 1, 1)
-        k, v = (split_heads(part, self.heads.numbers[0]) for part in parts)
+        pair = apply_qkv_activation(self.ops, self.config, self.key_value(encoded))
+        k, v = (split_heads(x, self.config.head_width) for x in self.ops.split(pair, 1, 1))
         return self.key_norm(k), v
 
     def run(self, x: Leaf, attend: CrossAttend) -> Leaf:
         """Attend from the residual stream x (B, T, H) to the sources."""
-        q = split_heads(self.heads.activated(self.ops, self.query(x)), self.heads.numbers[0])
-        read = attend.source(self.heads.index, self.heads.amplified(self.query_norm(q)))
+        q = apply_qkv_activation(self.ops, self.config, self.query(x))
+        q = self.query_norm(split_heads(q, self.config.head_width))
+        read = attend.source(self.index, apply_query_gain(self.config, q))
         return self.output(merge_heads(read))
 
 

@@ -9,7 +9,6 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from seqgen.engines.ops import Leaf, Ops, ops_of
@@ -44,44 +43,6 @@ ACTIVATIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Heads:
-    """Number, width and scale of a layer's attention heads.
-
-    Attributes:
-        index: of the layer.
-        numbers: of heads of Q, K and V.
-        width: D of a head.
-        gain: what queries are multiplied by before they meet keys.
-        phi: the operation on queries, keys and values; None leaves them linear.
-    """
-
-    index: int
-    numbers: tuple[int, int, int]
-    width: int
-    gain: float
-    phi: str | None
-
-    @classmethod
-    def of(cls, config: TransformerConfig, index: int) -> Heads:
-        """Read the heads of a layer from a configuration."""
-        numbers = config.num_heads, config.kv_heads, config.kv_heads
-        return cls(index, numbers, config.head_width, query_gain(config), config.qkv_activation)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Total width of the heads of Q, K and V."""
-        return tuple(number * self.width for number in self.numbers)
-
-    def activated(self, ops: Ops, x: Leaf) -> Leaf:
-        """Apply phi to queries, keys or values."""
-        return x if self.phi is None else getattr(ops, self.phi)(x)
-
-    def amplified(self, q: Leaf) -> Leaf:
-        """Multiply queries by the gain."""
-        return q if self.gain == 1 else q * self.gain
-
-
 def query_gain(config: TransformerConfig) -> float:
     """Compute the query factor: sqrt(D) for a model that does not scale attention, else 1.
 
@@ -90,9 +51,20 @@ def query_gain(config: TransformerConfig) -> float:
     return 1.0 if config.scale_attention else math.sqrt(config.head_width)
 
 
-def split_heads(x: Leaf, heads: int) -> Leaf:
-    """Split heads: reshape x (B, T, heads D) to (B, heads, T, D)."""
-    return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+def apply_query_gain(config: TransformerConfig, q: Leaf) -> Leaf:
+    """Multiply queries by their gain."""
+    gain = query_gain(config)
+    return q if gain == 1 else q * gain
+
+
+def apply_qkv_activation(ops: Ops, config: TransformerConfig, x: Leaf) -> Leaf:
+    """Apply the activation of queries, keys and values, if there is any."""
+    return x if config.qkv_activation is None else getattr(ops, config.qkv_activation)(x)
+
+
+def split_heads(x: Leaf, width: int) -> Leaf:
+    """Split heads: reshape x (B, T, heads D) to (B, heads, T, D), with D the width."""
+    return x.reshape(*x.shape[:2], x.shape[-1] // width, width).swapaxes(1, 2)
 
 
 def merge_heads(x: Leaf) -> Leaf:
@@ -104,11 +76,12 @@ def merge_heads(x: Leaf) -> Leaf:
 class Attention(Part):
     """Multi-head attention softmax(Q K^T / sqrt(D)) V (Vaswani et al. 2017, section 3.2)."""
 
-    heads: Heads
+    config: TransformerConfig
+    index: int
 
     def pieces(self, config: TransformerConfig, index: int) -> Pieces:
-        self.heads, size = Heads.of(config, index), config.hidden_size
-        widths, biased = self.heads.widths, config.bias or config.qkv_bias
+        self.config, self.index, size = config, index, config.hidden_size
+        widths, biased = config.qkv_widths, config.bias or config.qkv_bias
         return {
             "query_key_value": Linear(size, sum(widths), biased, widths),
             "output": Linear(widths[0], size, config.bias),
@@ -117,15 +90,13 @@ class Attention(Part):
         }
 
     def run(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
-        ops, heads = self.ops, self.heads
-        parts = ops.split(heads.activated(ops, self.query_key_value(x)), *heads.widths)
-        q, k, v = (
-            split_heads(part, number) for part, number in zip(parts, heads.numbers, strict=True)
-        )
-        q, k = self.query_norm(q), self.key_norm(k)  # (B, heads, T, D)
+        config, x = self.config, self.query_key_value(x)
+        parts = self.ops.split(apply_qkv_activation(self.ops, config, x), *config.qkv_widths)
+        q, k, v = (split_heads(part, config.head_width) for part in parts)  # (B, heads, T, D)
+        q, k = self.query_norm(q), self.key_norm(k)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
-        return self.output(merge_heads(attend(heads.index, heads.amplified(q), k, v)))
+        return self.output(merge_heads(attend(self.index, apply_query_gain(config, q), k, v)))
 
 
 def causal_mask(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:

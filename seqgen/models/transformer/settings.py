@@ -224,6 +224,12 @@ class TransformerConfig(ModelConfig):
         """Number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
 
+    @property
+    def qkv_widths(self) -> tuple[int, int, int]:
+        """Total width of the heads of Q, K and V."""
+        of_keys = self.kv_heads * self.head_width
+        return self.num_heads * self.head_width, of_keys, of_keys
+
     def as_new(self, given: Collection[str]) -> ModelConfig:
         width = round_ffn_width(self.feed_forward_size)
         if "ffn_size" in given or width == self.feed_forward_size:

@@ -14,7 +14,6 @@ from seqgen.files import require_regular
 from seqgen.models.seq2seq.arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.arrays import TransformerArrays
-from seqgen.models.transformer.equations import Heads
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange.hf_config import BIASED, read_table
 
@@ -147,7 +146,7 @@ def _part(
     """Return a tensor of ours that has a shape, and of theirs the names."""
     matrix, learned = len(shape) == 2, "position_embedding" in ours
     count, pair = len(theirs), isinstance(config, Seq2SeqTransformerConfig)
-    rows = Heads.of(config, 0).widths if count == 3 else [shape[0] // count] * count
+    rows = config.qkv_widths if count == 3 else [shape[0] // count] * count
     skipped = OFFSET if pair and learned else 0
     shapes = [(size + skipped, *shape[1:]) for size in rows]
     transposed = matrix and "blocks" in ours and names is COLUMNS["gpt2"]
