@@ -180,7 +180,7 @@ def recipes(_: Models) -> str:
         parts += [
             label(196, y + 13, name, anchor="end"),
             bar(204, y, 140 * share, 18, "bar"),
-            label(210 + 140 * share, y + 13, f"{share:.0%}", "soft"),
+            label(210 + 140 * share, y + 13, f"{int(100 * share)}%", "soft"),
         ]
     return svg("Success of the recipes", 36 + 26 * len(RECIPES) + 8, parts)
 
