@@ -108,15 +108,15 @@ def losses(home: str, name: str) -> tuple[Points, Points]:
 
 def loss(home: str) -> str:
     """Return the loss curve of a run."""
-    more = ("--steps", "400", "--seed", "1", "--set", "validate_every=40", "--name", "play")
+    more = ("--steps", "150", "--seed", "1", "--set", "validate_every=15", "--name", "play")
     run(home, "train", PLAY, "--model", "lstm", *SMALL, *more)
     train, held_out = losses(home, "play")
     return chart(
         "Loss of an LSTM, nats per character",
         {"training": train, "validation": held_out},
         "step",
-        {0: "0", 100: "100", 200: "200", 300: "300", 400: "400"},
-        (0.5, 1, 1.5, 2, 2.5, 3),
+        {0: "0", 50: "50", 100: "100", 150: "150"},
+        (1, 2, 3, 4, 5),
     )
 
 
