@@ -159,7 +159,7 @@ class TrainingReader:
 
     @contextlib.contextmanager
     def collect_features(self) -> Iterator[list[Tensor]]:
-        """Collect the features (B, T, H) that enter the output layer."""
+        """Within a block, collect the features (B, T, H) that enter the output layer."""
         kept: list[Tensor] = []
         handle = self.model.head.register_forward_pre_hook(
             lambda head, inputs: kept.append(inputs[0])

@@ -155,7 +155,7 @@ def _refuse_inputs(out: Path, sources: Iterable[Input], flag: str = "--out") -> 
 
 
 def check_replaced_model(name: str | None, sources: Iterable[str | Path]) -> None:
-    """Raise an error if a model to be replaced is also an input.
+    """Refuse an input file that lies in the folder of the model to be replaced.
 
     Raises:
         UsageError: an input would be gone.

@@ -209,7 +209,7 @@ class Tokenizer(ABC):
             write_bytes(folder / name, content)
 
     def contents(self) -> tuple[bytes, ...]:
-        """Return the content of each file in `files`."""
+        """Serialise the tokenizer: the bytes of each file in `files`, in order."""
         return (self.table(self.facts()),)
 
     def table(self, facts: Mapping[str, Any]) -> bytes:

@@ -158,7 +158,7 @@ class Regime(nn.Module):
         self._noted[name] = (before + total, counted + count)
 
     def take_notes(self, other: Regime) -> None:
-        """Move the figures of another regime into those of this step."""
+        """Add the totals of another thread's regime to this one's, and reset the other's."""
         for name, (total, count) in other._noted.items():
             self.note(name, total, count)
         other.begin_step()
