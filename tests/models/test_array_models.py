@@ -60,7 +60,7 @@ def both(case, dtype=torch.float64, **more):
 def equal_waves():
     """Give encoders torch's sines: those of float32 are alike to 1e-7 only, as `both` has it."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("waves_of", "sinusoids"):
+        for name in ("position_waves", "sinusoids"):
             own = getattr(transformer_equations, name)
             patch.setattr(transformer_equations, name, functools.partial(of_torch, own))
         yield
