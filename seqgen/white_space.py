@@ -11,11 +11,3 @@ from __future__ import annotations
 def strip_utf8(raw: bytes) -> bytes:
     """Strip Unicode white space from UTF-8 text, which may be cut within a character."""
     return raw.decode("utf-8", "surrogateescape").strip().encode("utf-8", "surrogateescape")
-
-
-def is_field(text: str) -> bool:
-    """Check whether a text is one field of a line separated by ASCII white space.
-
-    Programs that read vectors of words split at these characters alone, as word2vec does.
-    """
-    return text.encode().split() == [text.encode()]

@@ -27,7 +27,8 @@ from seqgen.settings.options import (
     settings_group,
     with_default,
 )
-from seqgen.settings.ranges import (
+from seqgen.settings.regimes import DEFAULT_REGIME, READING_REGIMES, REGIMES, RegimeConfig
+from seqgen.settings.setting import (
     MOST_LAYERS,
     MOST_NATS,
     MOST_RATE,
@@ -35,9 +36,6 @@ from seqgen.settings.ranges import (
     MOST_STEPS,
     MOST_TOKENS,
     MOST_WIDTH,
-)
-from seqgen.settings.regimes import DEFAULT_REGIME, READING_REGIMES, REGIMES, RegimeConfig
-from seqgen.settings.setting import (
     NO_BOUNDS,
     ONE_MODEL,
     REQUIRED,

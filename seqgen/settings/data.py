@@ -7,8 +7,7 @@ from typing import Literal, get_args
 
 from seqgen.settings import ranges
 from seqgen.settings.options import Panel
-from seqgen.settings.ranges import MOST_SEED
-from seqgen.settings.setting import Config, OptionRule, setting
+from seqgen.settings.setting import MOST_SEED, Config, OptionRule, setting
 
 Documents = Literal["stream", "line"]
 DOCUMENTS: tuple[str, ...] = get_args(Documents)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from seqgen.settings import ranges
 from seqgen.settings.options import Options, Panel, added_options, group, same, with_default
-from seqgen.settings.ranges import MOST_CANDIDATES, MOST_ROWS, MOST_TOKENS
 from seqgen.settings.setting import (
+    MOST_CANDIDATES,
+    MOST_ROWS,
+    MOST_TOKENS,
     NOT_TOGETHER,
     ONE_MODEL,
     OptionRule,

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from seqgen.settings.ranges import MOST_TOKENS
-from seqgen.settings.setting import Config, setting
+from seqgen.settings.setting import MOST_TOKENS, Config, setting
 
 # How n-gram models smooth their counts.
 Smoothing = Literal[

@@ -1,22 +1,14 @@
-"""Ranges of numbers that many settings share, and the largest numbers that any may have."""
+"""Ranges of numbers that many settings share."""
 
-from seqgen.settings.setting import Bounds
-
-# What no size, seed or count may pass: ids, seeds and file positions are 64-bit numbers.
-MOST_SEED = (1 << 63) - 1
-MOST_TOKENS = (1 << 31) - 1
-MOST_STEPS = 10**12
-# Texts that are worked on side by side.
-MOST_ROWS = 1 << 16
-# Texts that are written for each that is kept.
-MOST_CANDIDATES = 10**6
-# Widths past these make matrices of terabytes, which no machine can begin to train.
-MOST_WIDTH = 1 << 20
-MOST_LAYERS = 1000
-MOST_RATE = 1e6
-# Training with a loss this high, in nats per token, does not recover; a uniform guess costs log V,
-# about ten.
-MOST_NATS = 1e6
+from seqgen.settings.setting import (
+    MOST_LAYERS,
+    MOST_RATE,
+    MOST_SEED,
+    MOST_STEPS,
+    MOST_TOKENS,
+    MOST_WIDTH,
+    Bounds,
+)
 
 WIDTHS, LAYERS = Bounds(low=1, high=MOST_WIDTH), Bounds(low=1, high=MOST_LAYERS)
 TOKENS, STEPS = Bounds(low=1, high=MOST_TOKENS), Bounds(low=1, high=MOST_STEPS)

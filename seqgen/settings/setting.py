@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 
 Number = int | float
 
+# What no size, seed or count may pass: ids, seeds and file positions are 64-bit numbers.
+MOST_SEED = (1 << 63) - 1
+MOST_TOKENS = (1 << 31) - 1
+MOST_STEPS = 10**12
+# Texts that are worked on side by side.
+MOST_ROWS = 1 << 16
+# Texts that are written for each that is kept.
+MOST_CANDIDATES = 10**6
+# Widths past these make matrices of terabytes, which no machine can begin to train.
+MOST_WIDTH = 1 << 20
+MOST_LAYERS = 1000
+MOST_RATE = 1e6
+# Training with a loss this high, in nats per token, does not recover; a uniform guess costs log V,
+# about ten.
+MOST_NATS = 1e6
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from seqgen.settings import ranges
 from seqgen.settings.options import CHOSEN, Panel, Precision, parse_size
-from seqgen.settings.ranges import MOST_STEPS
 from seqgen.settings.regimes import RegimeConfig
-from seqgen.settings.setting import Choices, Span, require, setting
+from seqgen.settings.setting import MOST_STEPS, Choices, Span, require, setting
 
 Optimizer = Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"]
 Windows = Literal["random", "sequential"]

@@ -12,7 +12,7 @@ from seqgen.models.recurrent.settings import CellRegularisers, RecurrentConfig
 from seqgen.models.shared_settings import shared
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.settings import ModelConfig, Size, look_up_ratio, ranges, require, setting
-from seqgen.settings.ranges import MOST_TOKENS
+from seqgen.settings.setting import MOST_TOKENS
 
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
 # they are spelled out, in characters or bytes.

@@ -22,6 +22,7 @@ from seqgen.text.tokenizers.sentencepiece import (
     ESCAPE,
     ESCAPED,
     NORMAL,
+    PER_NAT,
     SPACE,
     UNKNOWN,
     USER,
@@ -29,7 +30,6 @@ from seqgen.text.tokenizers.sentencepiece import (
     SentencepieceTokenizer,
     Subword,
     UnigramTokenizer,
-    is_exact,
     pieces_of,
 )
 from seqgen.text.tokenizers.word import WordTokenizer
@@ -177,7 +177,7 @@ def _of_merges(tokenizer: BPETokenizer) -> tuple[list[str], dict[str, Any]]:
 
 def _of_likeliest(tokenizer: UnigramTokenizer) -> tuple[list[str], dict[str, Any]]:
     pieces = learnt_pieces(tokenizer)
-    if not is_exact(pieces):
+    if not all((piece.score * PER_NAT).is_integer() for piece in pieces):  # see `round_scores`
         raise ValueError(
             "it was learnt by an earlier version, whose scores other programs add up to other "
             "sums, so that equally likely segmentations ('0000000') differ; learn it again"

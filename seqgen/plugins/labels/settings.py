@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from seqgen.plugins.labels.task import RECIPE
 from seqgen.settings.model import ModelConfig, Size
-from seqgen.settings.ranges import MOST_TOKENS
-from seqgen.settings.setting import setting
+from seqgen.settings.setting import MOST_TOKENS, setting
 
 Pooling = Literal["last", "mean", "max", "all"]
 # What no user sets.

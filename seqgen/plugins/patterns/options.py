@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from seqgen.settings.filters import WITH_A_FORM, FilterOptions
 from seqgen.settings.options import Panel
-from seqgen.settings.ranges import MOST_CANDIDATES
-from seqgen.settings.setting import NOT_TOGETHER, OptionRule, setting, texts
+from seqgen.settings.setting import MOST_CANDIDATES, NOT_TOGETHER, OptionRule, setting, texts
 
 PatternMode = Literal["mask", "exact", "resample"]
 FORMS = "--pattern", "--grammar", "--json-schema"

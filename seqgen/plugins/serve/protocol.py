@@ -23,8 +23,7 @@ from seqgen.models.distributions import normalise
 from seqgen.plugins.serve.engine import TIME, TokenLogprob
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions
-from seqgen.settings.ranges import MOST_SEED
-from seqgen.settings.setting import shorten, why_not_utf8
+from seqgen.settings.setting import MOST_SEED, shorten, why_not_utf8
 from seqgen.store.loaded import LoadedModel
 
 # Fields that are settings of `SampleOptions` under their own names, with their types.

@@ -6,8 +6,7 @@ import re
 
 from seqgen.settings.generation import WritingOptions
 from seqgen.settings.options import Options, Panel, parse_size, with_default
-from seqgen.settings.ranges import MOST_TOKENS
-from seqgen.settings.setting import require, setting, shorten
+from seqgen.settings.setting import MOST_TOKENS, require, setting, shorten
 
 # What a browser sends: in lower case, without a path and without the port that goes without saying.
 ORIGIN = re.compile(r"(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://[^A-Z\s/?#@,*]+")

@@ -20,7 +20,6 @@ from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
 from seqgen.text.tokenizers.word import WhitespaceTokenizer
-from seqgen.white_space import is_field
 
 # What word2vec calls the end of a line.
 LINE_END = "</s>"
@@ -161,3 +160,11 @@ def read_model(
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
     framing = Framing.of(tokenizer, data.documents)
     return ImportedModel("word2vec", model, tokenizer, data, framing, {})
+
+
+def is_field(text: str) -> bool:
+    """Check whether a text is one field of a line separated by ASCII white space.
+
+    Programs that read vectors of words split at these characters alone, as word2vec does.
+    """
+    return text.encode().split() == [text.encode()]

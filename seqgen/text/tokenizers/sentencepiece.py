@@ -181,11 +181,6 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
         at += size
 
 
-def is_exact(pieces: Iterable[Subword]) -> bool:
-    """Check whether sums of the scores are exact in float32; see `round_scores`."""
-    return all((piece.score * PER_NAT).is_integer() for piece in pieces)
-
-
 def round_scores(model: bytes) -> bytes:
     """Round the scores of a serialized model to 16ths.
 
