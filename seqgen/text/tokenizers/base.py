@@ -235,7 +235,7 @@ def remaining_vocab_size(vocab_size: int | None) -> int | None:
 Boundary = Callable[[str, int], int]
 
 
-def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text") -> Iterator[str]:
+def line_blocks(chunks: Iterable[str], boundary: Boundary) -> Iterator[str]:
     """Re-cut a text at newlines, except the last piece and parts of long lines.
 
     A very long line is not waited for: it is cut as `cut_long_line` does.
@@ -243,7 +243,6 @@ def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text
     Args:
         chunks: the text in pieces cut anywhere.
         boundary: finds where a line can be cut.
-        name: what an error calls the text.
 
     Raises:
         SeqgenError: what cannot be cut is longer than `limits.max_line_bytes`.
@@ -261,7 +260,7 @@ def line_blocks(chunks: Iterable[str], boundary: Boundary, name: str = "the text
         if size > cut_from:
             *whole, rest = cut_long_line("".join(waiting), boundary)
             yield from whole
-            require_within_limit(rest, f"{name}: a word")
+            require_within_limit(rest, "the text: a word")
             waiting, size = [rest], len(rest)
             # What cannot be cut is looked at again when there is twice as much of it.
             cut_from = max(16 * LONG_LINE, 2 * size)
