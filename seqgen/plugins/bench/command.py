@@ -19,7 +19,7 @@ app = typer.Typer(
 
 
 class Processes(Options, panel=Panel.MEASURED):
-    """The processes that train it."""
+    """Options of `seqgen bench plan`: the number of ranks, and whether they shard the model."""
 
     ranks: tuple[int, ...] = setting(
         "Numbers of processes, such as 1,8,64.",

@@ -23,7 +23,7 @@ WIDTH_BY_LAYERS, HEAD_WIDTH = 100, 64
 
 
 class Planned(Options, panel=Panel.MODEL):
-    """The transformer that is trained."""
+    """Options of `seqgen bench plan`: size and shape of the transformer."""
 
     parameters: int | None = setting(
         "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
@@ -40,7 +40,7 @@ class Planned(Options, panel=Panel.MODEL):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A transformer.
+    """Shape of a transformer: layers, widths, heads and vocabulary.
 
     Attributes:
         layers: L.
@@ -68,22 +68,22 @@ class Shape:
 
     @property
     def block_matrices(self) -> int:
-        """Elements of a block's matrices."""
+        """Parameters in a block's matrices."""
         return self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_size)
 
     @property
     def outside(self) -> int:
-        """Parameters outside the blocks: embedding and head, and the last norm."""
+        """Parameters outside the blocks: embedding, head, and the last norm."""
         return self.vocab_size * self.hidden_size * (1 if self.tied else 2) + self.hidden_size
 
     @property
     def parameters(self) -> int:
-        """P, all of them."""
+        """Total number of parameters, P."""
         return self.layers * self.block + self.outside
 
     @classmethod
     def of(cls, asked: Planned) -> Shape:
-        """Return the shape that is given, or the one with about so many parameters.
+        """Build the requested shape, or the one nearest to the requested number of parameters.
 
         Raises:
             UsageError: neither a number of parameters nor layers and width are given; both are; or
@@ -121,7 +121,7 @@ class Shape:
 
 
 def _fewest_heads(hidden_size: int) -> int:
-    """Return the fewest heads of equal width, at most 128."""
+    """Choose the smallest number of heads that makes them equally wide, at most 128 each."""
     heads = -(-hidden_size // 128)
     while hidden_size % heads:
         heads += 1
@@ -130,7 +130,7 @@ def _fewest_heads(hidden_size: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """The keys of a record of `seqgen bench plan --json`, in order.
+    """Record of `seqgen bench plan --json`.
 
     All that is held or moved is in bytes and of one rank; what it sends in a step it also receives.
     `activations` are those of its rows with all layers kept, `logits` what the softmax layer makes
@@ -160,7 +160,7 @@ class MemoryPlan:
 
 
 class PlanStep(Options, panel=Panel.OPTIMISATION):
-    """How a step of training is taken: B rows of T tokens, and the machines that take it."""
+    """Options of a training step: batch of B rows of T tokens, precision and hardware speeds."""
 
     batch_size: int = setting(
         "Rows of a step, of all ranks together.", 512, low=1, high=MOST_TOKENS
@@ -186,12 +186,12 @@ class PlanStep(Options, panel=Panel.OPTIMISATION):
 
     @property
     def number(self) -> int:
-        """b, the bytes of a parameter, of its gradient and of each state of the optimizer."""
+        """b, the bytes of a parameter, of its gradient and of each optimizer state."""
         return 8 if self.precision == "float64" else 4
 
 
 def plan(shape: Shape, step: PlanStep, ranks: int, sharded: bool) -> MemoryPlan:
-    """Estimate the memory and the traffic of each rank in a step of training.
+    """Estimate the memory and the traffic of each rank in a training step.
 
     Args:
         shape: of the model.
@@ -234,7 +234,7 @@ def plan(shape: Shape, step: PlanStep, ranks: int, sharded: bool) -> MemoryPlan:
 
 
 def states(shape: Shape, step: PlanStep) -> float:
-    """Return the bytes of an optimizer's states of all parameters."""
+    """Compute the bytes of the optimizer states of all parameters."""
     numbers = STATES[step.optimizer] * shape.parameters
     if step.optimizer == "muon":
         numbers += shape.parameters - shape.layers * shape.block_matrices
@@ -242,7 +242,7 @@ def states(shape: Shape, step: PlanStep) -> float:
 
 
 def gathered(shape: Shape, step: PlanStep) -> float:
-    """Return the bytes of whole parameters that a sharded rank holds for a moment.
+    """Compute the peak bytes of unsharded parameters and gradients that a sharded rank holds.
 
     Those outside the blocks; two blocks, since the next is gathered while one computes; and the
     whole gradient of one before it is divided.
@@ -251,7 +251,7 @@ def gathered(shape: Shape, step: PlanStep) -> float:
 
 
 def traffic(shape: Shape, step: PlanStep, ranks: int, sharded: bool) -> dict[str, float]:
-    """Return the bytes that each rank sends in a step, by operation.
+    """Compute the bytes that each rank sends in a step, by operation.
 
     In a ring a rank sends (N - 1)/N of what is gathered or scattered, and twice that to reduce for
     all (Patarasuk and Yuan 2009). Sharded parameters are gathered for the forward pass, and those
@@ -269,7 +269,7 @@ def traffic(shape: Shape, step: PlanStep, ranks: int, sharded: bool) -> dict[str
 
 
 def activations(shape: Shape, step: PlanStep) -> float:
-    """Return the bytes that a token's activations take until the backward pass, without dropout.
+    """Compute the bytes of activations stored per token for the backward pass, without dropout.
 
     In a block 13 H + 4 I + 3 A numbers; under bf16 those that products read have half the bytes.
     Attention does not keep its weights.
@@ -283,7 +283,7 @@ def activations(shape: Shape, step: PlanStep) -> float:
 
 
 def flops_of_a_token(shape: Shape, seq_len: int) -> float:
-    """Return the operations that training takes for a token.
+    """Compute the floating-point operations that training needs per token.
 
     Two for each element of a matrix that it meets, and for each element of the queries and values
     that it meets over half the window on average; the backward pass takes twice the forward one

@@ -1,4 +1,4 @@
-"""A trained model as a lossless compressor."""
+"""Lossless compression with a trained model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trained model as a lossless compressor: a range coder spends -log2 p bits on each token.
+"""Lossless compression with a model: a range coder spends -log2 p bits on each token.
 
 A file is a header, the words of the range coder of the `constriction` library, and a checksum of
 both. Both sides step through the text token by token, so that both compute the same predictions.
@@ -66,7 +66,7 @@ SCALE = 2.0**LEAST
 
 
 def _powers() -> np.ndarray:
-    """Return 2^(LEAST - i / STEPS) for each i below STEPS, rounded down, without floats."""
+    """Tabulate 2^(LEAST - i / STEPS) for all i below STEPS, rounded down, without using floats."""
     scale = 128
     root = 1 << (scale - 1)
     for _ in range(STEPS.bit_length() - 1):
@@ -82,7 +82,7 @@ POWERS = _powers()
 
 
 def weights_of(logits: np.ndarray) -> np.ndarray:
-    """Return whole numbers (V,), as float64, proportional to the probabilities of logits (V,).
+    """Convert logits (V,) to integer weights (V,) proportional to the probabilities.
 
     What floats do here, one subtraction, one product and a rounding, is the same everywhere.
     """
@@ -93,7 +93,7 @@ def weights_of(logits: np.ndarray) -> np.ndarray:
 
 
 class Adaptation:
-    """What a file itself says of its next token: what followed the same last tokens before.
+    """Adaptive model of the file itself: counts of what followed the same recent tokens.
 
     Of the contexts of `CONTEXTS` tokens it takes the longest that it has seen. Its counts c(w) of n
     tokens are mixed with the model, p(w) = s c(w) / n + (1 - s) p_model(w). The weight s is learned
@@ -109,7 +109,7 @@ class Adaptation:
         self._parts: Callable[[int], tuple[float, float]] | None = None
 
     def mixed(self, weights: np.ndarray) -> np.ndarray:
-        """Return whole numbers (V,) for the model's (V,), which are `weights_of` its logits."""
+        """Mix the model's integer weights (V,) of `weights_of` with the file's own counts."""
         for size in CONTEXTS:
             counts = self._after.get(self._past[-size:]) if len(self._past) >= size else None
             if counts is not None:
@@ -129,7 +129,7 @@ class Adaptation:
         return mixed
 
     def read(self, token: int) -> None:
-        """Count a token, and learn from how it was predicted."""
+        """Count a token, and update the mixture weight by how well it was predicted."""
         if self._parts is not None:
             own, model = self._parts(token)
             share = own / (own + model) if own + model else 0.5
@@ -145,7 +145,7 @@ class Adaptation:
 
 
 class _Predictions:
-    """What comes next: tokens by the model, and what it does not know as bytes.
+    """Distributions for the range coder: next token, and escaped bytes for unknown text.
 
     Args:
         loaded: the model.
@@ -178,14 +178,14 @@ class _Predictions:
 
     @property
     def token(self) -> Any:
-        """The distribution of the next token."""
+        """Distribution of the next token."""
         weights = np.append(weights_of(self._logits[0]), self._more)
         if self._adaptation is not None:
             weights = self._adaptation.mixed(weights)
         return self._categorical(weights, perfect=False, lazy=True)
 
     def read(self, token: int) -> None:
-        """Go past a token; after the end of a document, to the start of the next."""
+        """Advance past a token; at the end of a document, restart the model."""
         if self._adaptation is not None:
             self._adaptation.read(token)
         if token == self._framing.end:
@@ -195,17 +195,17 @@ class _Predictions:
 
     @property
     def length(self) -> Any:
-        """The distribution of the length of an escape, less 1."""
+        """Distribution of the length of an escape, minus 1."""
         return self._categorical(self._lengths, perfect=False, lazy=True)
 
     def read_length(self, length: int) -> None:
-        """Make a length that was seen more likely."""
+        """Raise the probability of an escape length that was seen."""
         self._lengths[length] += 2.0**18
 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A compressed text.
+    """Result of a compression: the file, its number of tokens, and of escaped bytes.
 
     Attributes:
         content: the file.
@@ -219,7 +219,7 @@ class Compressed:
 
 
 def require_lossless(loaded: LoadedModel) -> None:
-    """Refuse a model that cannot write every text.
+    """Raise an error for a model that cannot encode every text.
 
     Raises:
         UsageError: it reads more than a text, or backward, or its tokens lose something.
@@ -235,7 +235,7 @@ def require_lossless(loaded: LoadedModel) -> None:
 
 @without_gradients
 def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed:
-    """Compress bytes, of any content, under a model.
+    """Compress arbitrary bytes with a model.
 
     Args:
         loaded: the model.
@@ -278,7 +278,7 @@ def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed
 
 @without_gradients
 def decompress(loaded: LoadedModel, content: bytes) -> Iterator[bytes]:
-    """Yield what was compressed, each block once its checksum is right.
+    """Yield the decompressed bytes, block by block, after verifying each checksum.
 
     Raises:
         UsageError: see `require_lossless`.
@@ -325,7 +325,7 @@ def _digest(loaded: LoadedModel) -> bytes:
 
 
 def _build(loaded: LoadedModel) -> str:
-    """Name the versions and the processor on which a network's rounding depends."""
+    """Describe the library versions and the processor on which a network's rounding depends."""
     engine = f"numpy {np.__version__}"
     if not isinstance(loaded.model, ArrayModel):
         import torch
@@ -337,7 +337,7 @@ def _build(loaded: LoadedModel) -> str:
 
 
 def _contents(file: bytes) -> bytes:
-    """Return the contents of a file.
+    """Check the signature and checksum of a compressed file; return its contents.
 
     Raises:
         SeqgenError: it is no such file, was cut short, or is damaged.
@@ -358,7 +358,7 @@ def _contents(file: bytes) -> bytes:
 
 
 def _header(loaded: LoadedModel, contents: bytes) -> tuple[int, int, str, bytes]:
-    """Return a file's flags, number of tokens, what made it, and the coder's words.
+    """Parse a file's flags, number of tokens, build description, and range coder data.
 
     Raises:
         SeqgenError: it ends in its header, or is another model's.
@@ -383,7 +383,7 @@ def _checksum(raw: bytes, start: int = 0) -> bytes:
 
 
 def _number(value: int) -> bytes:
-    """Return a number in 7 bits a byte, the lowest first."""
+    """Encode an integer with 7 bits per byte, lowest bits first (a varint)."""
     digits = []
     while value > 127:
         digits.append(value & 127 | 128)
@@ -392,7 +392,7 @@ def _number(value: int) -> bytes:
 
 
 def _read_number(raw: bytes, at: int) -> tuple[int, int]:
-    """Return a number that begins at a byte, and where it ends.
+    """Decode an integer at an offset; return it and the offset after it.
 
     Raises:
         SeqgenError: it does not end.
@@ -410,7 +410,7 @@ def _encode_bytes(encoder: Any, predictions: _Predictions, raw: bytes) -> None:
 
 
 def _encode_escape(encoder: Any, predictions: _Predictions, raw: bytes) -> None:
-    """Write how long bytes are, and then the bytes."""
+    """Encode the length of escaped bytes, then the bytes."""
     left = len(raw) - 1
     while True:
         length = min(left, LONGEST)
@@ -423,7 +423,7 @@ def _encode_escape(encoder: Any, predictions: _Predictions, raw: bytes) -> None:
 
 
 def _decode_escape(decoder: Any, predictions: _Predictions, most: int) -> bytes:
-    """Return the bytes of an escape.
+    """Decode the bytes of an escape.
 
     Raises:
         ValueError: there are more than `most`, those of the file.
@@ -439,7 +439,7 @@ def _decode_escape(decoder: Any, predictions: _Predictions, most: int) -> bytes:
 
 
 def _tokens_of(loaded: LoadedModel, raw: bytes, escape: int) -> tuple[list[int], list[bytes]]:
-    """Return the tokens of a text, the ends of its documents included, and what was escaped."""
+    """Tokenize a text with its document ends; also return the escaped bytes."""
     tokens: list[int] = []
     escapes: list[bytes] = []
     end = loaded.framing.end
@@ -462,7 +462,7 @@ INVALID = re.compile("([\udc80-\udcff]+)")
 def _parts_of(
     loaded: LoadedModel, raw: bytes, escape: int
 ) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Yield the tokens of parts of a document, and what was escaped of each."""
+    """Tokenize a document part by part; yield tokens and escaped bytes of each part."""
     tokenizer = loaded.tokenizer
     try:  # bytes that are tokens need not be UTF-8
         parts = [(raw, tokenizer.encode_utf8(raw))]
@@ -491,7 +491,7 @@ def _parts_of(
 
 
 def _text_of(loaded: LoadedModel, tokens: list[int], escapes: list[bytes], escape: int) -> bytes:
-    """Return the bytes that tokens stand for, with what was escaped."""
+    """Decode tokens to bytes, inserting the escaped bytes."""
     ids, end = np.array(tokens, np.int64), loaded.framing.end
     special = [] if end is None else [end]
     coming = iter(escapes)

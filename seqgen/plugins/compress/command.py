@@ -1,4 +1,4 @@
-"""`seqgen compress` and `seqgen decompress`: a model as a lossless compressor."""
+"""`seqgen compress` and `seqgen decompress`: lossless compression with a model."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class AnyFile(Options):
-    """The file that is read, byte for byte."""
+    """Options that name the input file, which is read as bytes."""
 
     file: str | None = file_argument("The file to read; - is standard input.")
 
     def read(self, command: str, out: Output) -> bytes:
-        """Return its bytes.
+        """Read the input as bytes.
 
         Raises:
             UsageError: none is given or piped in, or standard output is a terminal.
@@ -38,7 +38,7 @@ class AnyFile(Options):
 
 
 class Coding(Options, panel=Panel.MODEL):
-    """How a file is compressed."""
+    """Options of `seqgen compress`: whether to adapt to the file."""
 
     adapt: bool = setting(
         "Learn from the file while it is read: mix in counts of what followed the same last tokens "
@@ -97,7 +97,7 @@ def decompress(file: AnyFile, model: ModelName, threads: Threads, out: Output) -
 
 
 def _load(model: ModelName) -> LoadedModel:
-    """Return the model for work token by token, on a CPU."""
+    """Load the model on the CPU for predicting one token at a time."""
     from seqgen.store.loading import Work, load
 
     return load(model.model, "cpu", work=Work())

@@ -1,4 +1,4 @@
-"""A companion to five lectures, step by step, each with commands that run here."""
+"""Companion to five lectures, step by step, with commands to run in each step."""
 
 from __future__ import annotations
 

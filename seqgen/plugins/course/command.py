@@ -1,4 +1,4 @@
-"""`seqgen course`: a companion to five lectures, step by step, each with commands that run here."""
+"""`seqgen course`: companion to five lectures, step by step, with commands to run in each step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = (HERE / "corpora", HERE.parents[2] / "corpora")
 
 @dataclass(frozen=True)
 class CourseStep:
-    """A step of the course, as `course.toml` has it.
+    """A step of the course, as read from `course.toml`.
 
     Attributes:
         number: part and place in it, such as 1.4.
@@ -60,7 +60,7 @@ class CourseStep:
 
 @functools.cache
 def steps() -> dict[str, CourseStep]:
-    """Return all steps by number, in order."""
+    """Load all steps of the course by number, in order."""
     from seqgen.settings.config_files import parse_toml
 
     parts = parse_toml((HERE / "course.toml").read_text(encoding="utf-8"))["part"]
@@ -72,7 +72,7 @@ def steps() -> dict[str, CourseStep]:
 
 
 class Lesson(Options, panel=Panel.OUTPUT):
-    """What is shown, and whether its commands run."""
+    """Options of `seqgen course`: the step to show, and whether to run its commands."""
 
     step: str | None = argument(
         "Step to show and run, such as 1.4; without one, all are listed.", "[STEP]"
@@ -120,7 +120,7 @@ def course(lesson: Lesson, threads: Threads, out: Output) -> None:
 
 
 def _listed() -> Iterator[str]:
-    """Yield the lines of the list of steps."""
+    """Yield the lines that list all steps."""
     part = None
     for step in steps().values():
         if step.part != part:
@@ -142,20 +142,20 @@ def _described(step: CourseStep) -> str:
 
 
 def _told(step: CourseStep) -> Iterator[str]:
-    """Yield what is shown after the commands."""
+    """Yield the part of a step that is shown after its commands: findings and exercise."""
     yield _wrapped(step.shows.strip())
     yield "\n" + _wrapped(step.exercise.strip(), "Exercise: ")
     yield "\n" + _wrapped(step.answer.strip(), "Answer: ")
 
 
 def _arguments(line: str, threads: int | None) -> list[str]:
-    """Return the words of a command, with the paths of texts as they are from here."""
+    """Split a command line into arguments, with the paths of course texts resolved."""
     arguments = [_text(one) if one.startswith("corpora/") else one for one in shlex.split(line)]
     return arguments + (["--threads", str(threads)] if threads and arguments[0] == "seqgen" else [])
 
 
 def _text(name: str) -> str:
-    """Return where a text of the course is: its shortest path.
+    """Find a text file of the course; return its shortest path.
 
     Raises:
         SeqgenError: it is not installed.
@@ -168,7 +168,7 @@ def _text(name: str) -> str:
 
 
 def _is_trained(arguments: list[str]) -> bool:
-    """Return whether the model that a command trains is there, trained to the end."""
+    """Check whether the model that a command trains exists and has finished training."""
     from seqgen.store import StoredModel, models_folder, result_of
     from seqgen.store.finding import is_free
 
@@ -181,7 +181,7 @@ def _is_trained(arguments: list[str]) -> bool:
 
 
 def _run(arguments: list[str]) -> str:
-    """Run a command; return what it writes, notices and pictures included.
+    """Run a command and return its output, including notices and plots.
 
     Raises:
         SeqgenError: it fails.

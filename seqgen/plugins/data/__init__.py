@@ -1,4 +1,4 @@
-"""What is in a text, before a model is trained on it."""
+"""Statistics of a text, and warnings about what would hurt training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seqgen data`: what is in a text, before a model is trained on it."""
+"""`seqgen data`: report what a text contains before a model is trained on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Reported(Options):
-    """The text, and what `train` would hold out of it."""
+    """Options of `seqgen data`: the text, and the part that `train` would hold out."""
 
     files: tuple[str, ...] = file_argument(
         "Texts, joined in order: files, folders, patterns; - is standard input.", "[FILE]..."
@@ -87,7 +87,7 @@ def _facts(report: DataReport) -> dict[str, str]:
 
 
 def _draw(law: str, found: Mapping[str, Any]) -> None:
-    """Draw a curve over logarithms on standard error."""
+    """Draw a curve with logarithmic axes on standard error."""
     import math
 
     points = [(math.log10(x), math.log10(y)) for x, y in found["points"]]

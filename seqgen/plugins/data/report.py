@@ -1,4 +1,4 @@
-"""What is in a text before a model is trained on it, and what in it would hurt training."""
+"""Statistics of a text, and warnings about what in it would hurt training."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MUCH, FOREIGN = 0.01, 1.5
 
 @dataclass(frozen=True, repr=False)
 class DataReport(ShortRepr):
-    """The keys of the record of `seqgen data --json`, in order.
+    """Record of `seqgen data --json`.
 
     Lines that are compared have `LEAST` characters and more, or phrases of web pages and licences;
     words are what white space separates.
@@ -106,7 +106,7 @@ class DataReport(ShortRepr):
 
 
 def data_report(text: Text, config: DataConfig) -> DataReport:
-    """Read a text and say what is in it.
+    """Read a text and compute its statistics and warnings.
 
     Args:
         text: it.
@@ -176,7 +176,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _mojibake(line: str) -> int:
-    """Count the places of a line that are UTF-8 read as Windows-1252, and U+FFFD."""
+    """Count encoding errors in a line: UTF-8 decoded as Windows-1252, and U+FFFD."""
     if line.isascii():
         return 0
     return line.count("\ufffd") + sum(map(_is_mojibake, MOJIBAKE.findall(line)))
@@ -193,7 +193,7 @@ def _is_mojibake(part: str) -> bool:
 
 
 def _scripts(alphabet: Counter[str]) -> dict[str, float]:
-    """Return the share of letters by script, the first word of a letter's name in Unicode."""
+    """Compute the share of letters by script, the first word of a letter's Unicode name."""
     scripts: Counter[str] = Counter()
     for character, count in alphabet.items():
         if character.isalpha():
@@ -202,7 +202,7 @@ def _scripts(alphabet: Counter[str]) -> dict[str, float]:
 
 
 def _near_copies(distinct: Sequence[str]) -> dict[str, float] | None:
-    """Return how many distinct lines are nearly an earlier one: MinHash (Broder 1997) and LSH."""
+    """Find near-duplicates among distinct lines by MinHash (Broder 1997) and LSH."""
     try:
         from datasketch import MinHash, MinHashLSH
     except ImportError:
@@ -229,7 +229,7 @@ def _boilerplate(repeats: Counter[str]) -> dict[str, Any]:
 def _power(
     points: Sequence[tuple[int, int]], first: float = 1, last: float = np.inf
 ) -> dict[str, Any]:
-    """Return the exponent of a power law for x from `first` to `last`, and some points.
+    """Fit the exponent of a power law for x from `first` to `last`; also return some points.
 
     It is fitted by least squares of the logarithms of points at equal distances of these.
     """
@@ -243,7 +243,7 @@ def _power(
 
 
 def _unseen_words(text: Text, words: int) -> list[float]:
-    """Return of each tenth of a text the share of its words that no other tenth has."""
+    """Compute, for each tenth of a text, the share of words that no other tenth contains."""
     size = max(1, -(-words // PARTS))
     home: dict[str, int] = {}
     parts = list(_parts(text, size))
@@ -257,7 +257,7 @@ def _unseen_words(text: Text, words: int) -> list[float]:
 
 
 def _parts(text: Text, size: int) -> Iterator[Counter[str]]:
-    """Yield the words of consecutive parts of a text, `size` each and fewer in the last."""
+    """Yield the word counts of consecutive parts of `size` words; the last may be shorter."""
     part: Counter[str] = Counter()
     left = size
     for line in lines(text.chunks(), text.name):
@@ -273,7 +273,7 @@ def _parts(text: Text, size: int) -> Iterator[Counter[str]]:
 
 
 def _warnings(report: DataReport, held_out: Overlap | None, config: DataConfig) -> Iterable[str]:
-    """Say what would hurt training, a line each."""
+    """Yield warnings about what would hurt training, one per line."""
     if held_out is not None and held_out.shared > MUCH * held_out.items:
         yield held_out.warning("the training part")
     *before, end = report.unseen_words

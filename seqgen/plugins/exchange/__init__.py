@@ -1,4 +1,4 @@
-"""Models in the formats of other tools: ARPA, GGUF, Hugging Face, ONNX, peft."""
+"""Import and export of models in other tools' formats: ARPA, GGUF, Hugging Face, ONNX, peft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N-gram models as ARPA files, the text form that SRILM and KenLM read and write.
+"""N-gram models as ARPA files, the text format that SRILM and KenLM read and write.
 
     \\data\\
     ngram 1=4
@@ -52,7 +52,7 @@ NO_UNKNOWN = -100.0
 
 @dataclass(frozen=True)
 class NGramSection:
-    """The n-grams of one order, as they stand in a file.
+    """The n-grams of one order in an ARPA file.
 
     Attributes:
         words: (M, n) int64, numbers in the file's list of words.
@@ -69,14 +69,14 @@ class NGramSection:
 
 @dataclass(frozen=True)
 class Arpa:
-    """What an ARPA file holds: its words, in order, and a section for each order."""
+    """Contents of an ARPA file: the words in order, and one section per n-gram order."""
 
     words: list[str]
     sections: list[NGramSection]
 
 
 def write(model: NGram, words: Sequence[str | None]) -> Iterator[str]:
-    """Yield an ARPA file in pieces.
+    """Yield the text of an ARPA file for an n-gram model, piece by piece.
 
     Args:
         model: any but add-delta's.
@@ -113,13 +113,13 @@ def write(model: NGram, words: Sequence[str | None]) -> Iterator[str]:
 
 
 def _log10(nats: np.ndarray) -> list[str]:
-    """Return nats as log10, with digits enough to read the same 32-bit numbers back."""
+    """Format natural logarithms as log10 with enough digits to restore the same float32 values."""
     values = np.where(nats == -np.inf, ZERO, nats / LN10)
     return [f"{value:.9g}" for value in values.tolist()]
 
 
 def read(lines: Iterable[bytes], name: str) -> Arpa:
-    """Read an ARPA file; words stand between tabs or spaces.
+    """Parse an ARPA file whose fields are separated by tabs or spaces.
 
     Args:
         lines: with or without their ends.
@@ -132,7 +132,7 @@ def read(lines: Iterable[bytes], name: str) -> Arpa:
 
 
 class _Reader:
-    """Reads line by line, and knows the number of the line it is at."""
+    """Line-by-line parser of an ARPA file that tracks the current line number for errors."""
 
     def __init__(self, lines: Iterable[bytes], name: str) -> None:
         self.lines, self.name, self.number = iter(lines), name, 0
@@ -183,7 +183,7 @@ class _Reader:
         raise self._error(f"there is no {heading.decode()}, so this is not an ARPA file", 1)
 
     def _sizes(self) -> list[int]:
-        """Read `ngram 1=4` and so on."""
+        """Parse the header lines `ngram N=COUNT` into the number of n-grams per order."""
         sizes: list[int] = []
         self._next_filled()
         while self.line.startswith(b"ngram"):
@@ -235,7 +235,7 @@ class _Reader:
         return NGramSection(table, log_probs, self._numbers([] if last else backoffs, first), first)
 
     def _no_row(self, n: int, size: int, row: list[bytes], at: int) -> SeqgenError:
-        """Return the error that a row after `at` n-grams is none."""
+        """Build the error for a line that is not an n-gram, after `at` valid n-grams."""
         self.line = b" ".join(row)
         shown = "an empty line" if not row else self._shown()
         number = self.number + 1 + at
@@ -268,7 +268,7 @@ def _is_number(text: bytes) -> bool:
 
 
 def model_of(arpa: Arpa, ids: Mapping[str, int], vocab_size: int, unk_id: int, name: str) -> NGram:
-    """Build the model that an ARPA file describes.
+    """Build an n-gram model from a parsed ARPA file.
 
     As in KenLM, a file without `<unk>` gives it 10^-100. An n-gram whose first n - 1 words are not
     there as an n-gram of their own is kept: they are added, with the probability that they have
@@ -332,7 +332,7 @@ def _unigrams(words: np.ndarray, log_probs: np.ndarray, backoffs: np.ndarray, si
 
 
 def _nodes(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
-    """Return the ids of n-grams (M, n) in their level, or `NOTHING`."""
+    """Look up the ids of n-grams (M, n) in their level; `NOTHING` for those not stored."""
     ids = words[:, 0]
     for n in range(1, words.shape[1]):
         keys = levels[n].keys
@@ -346,7 +346,7 @@ def _nodes(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
 
 
 def _words_of(levels: Sequence[Level], n: int, size: int) -> np.ndarray:
-    """Return the words of all stored n-grams, (M, n)."""
+    """Reconstruct the word ids (M, n) of all stored n-grams of order n."""
     if n == 1:
         return levels[0].keys[:, None]
     parents, last = np.divmod(levels[n - 1].keys, size)
@@ -354,7 +354,7 @@ def _words_of(levels: Sequence[Level], n: int, size: int) -> np.ndarray:
 
 
 def _fill_gaps(levels: Sequence[Level], size: int) -> None:
-    """Give the n-grams that were added the probability that backing off gives them."""
+    """Set the probability of n-grams added as missing prefixes to the backed-off value."""
     for n, level in enumerate(levels, start=1):
         gaps = np.flatnonzero(np.isnan(level.log_probs))
         if gaps.size:
@@ -363,14 +363,14 @@ def _fill_gaps(levels: Sequence[Level], size: int) -> None:
 
 
 def _backed_off(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
-    """Return the log-probabilities (M,) of n-grams (M, n) that are not stored."""
+    """Compute the log-probabilities (M,) of unstored n-grams (M, n) by backing off."""
     contexts, shorter = _nodes(levels, words[:, :-1], size), levels[words.shape[1] - 2]
     weights = look_up(shorter.backoffs, contexts, 0.0)
     return weights + _log_probs(levels, words[:, 1:], size)
 
 
 def _log_probs(levels: Sequence[Level], words: np.ndarray, size: int) -> np.ndarray:
-    """Return the log-probability (M,) of the last word of each n-gram (M, n) after the others."""
+    """Compute the log-probability (M,) of the last word of each n-gram (M, n) given the rest."""
     at = _nodes(levels, words, size)
     log_probs = look_up(levels[words.shape[1] - 1].log_probs, at, 0.0)
     unseen = at == NOTHING
@@ -401,7 +401,7 @@ def sums_of(levels: Sequence[Level], size: int) -> list[np.ndarray]:
 
 
 def _sums(levels: Sequence[Level], size: int, words: list[int]) -> dict[str, Any]:
-    """Summarise the contexts after which the probabilities do not sum to 1.
+    """Summarize how many contexts have probabilities that do not sum to 1.
 
     Args:
         levels: the n-grams.
@@ -425,7 +425,7 @@ ESCAPES = {"\\": "\\\\", "\n": NEWLINE, " ": "\\s", "\t": "\\t", "\r": "\\r"}
 def read_model(
     lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
 ) -> ImportedModel:
-    """Read an n-gram model from an ARPA file; see `store.formats.LineImporter`.
+    """Import an n-gram model from an ARPA file; see `store.formats.LineImporter`.
 
     Without `like`, tokens are what white space separates, and documents are lines (or a stream,
     if the file knows a newline but no end).
@@ -446,7 +446,7 @@ def read_model(
 
 
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
-    """Return an n-gram model as an ARPA file, in pieces; see `store.formats.Exporter`."""
+    """Export an n-gram model as pieces of an ARPA file; see `store.formats.Exporter`."""
     if exported.model.orders is None:
         raise SeqgenError(f"{exported.name} is not an n-gram model; ARPA files hold only those")
     words: list[str | None] = [None] * exported.model.vocab_size
@@ -456,7 +456,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
 
 
 def names_of(tokenizer: Tokenizer, documents: Documents) -> dict[str, int]:
-    """Name every token that can occur as an ARPA file does, with its id.
+    """Map the ARPA name of every token that can occur to its id.
 
     Raises:
         SeqgenError: two tokens have the same name.
@@ -477,17 +477,17 @@ def names_of(tokenizer: Tokenizer, documents: Documents) -> dict[str, int]:
 
 
 def _visible(character: str) -> str:
-    """Write any other white space, such as a vertical tab, by its number."""
+    """Escape a white-space character as its code, such as \\x0b for a vertical tab."""
     return f"\\x{ord(character):02x}" if character.isspace() else character
 
 
 def _visible_ascii(character: str) -> str:
-    """Write white space that separates words of a file by its number."""
+    """Escape a white-space character only if it separates words in an ARPA file."""
     return _visible(character) if character in whitespace else character
 
 
 def _tokens_of(content: Arpa) -> tuple[Tokenizer, DataConfig]:
-    """Return the tokens that a file speaks of, and how their text is read."""
+    """Build the tokenizer and the data settings that fit the words of an ARPA file."""
     documents = _documents(content)
     special = {BOS, EOS, UNK} | ({NEWLINE} if documents == "stream" else set())
     words = [word for word in content.words if word not in special]
@@ -498,7 +498,7 @@ def _tokens_of(content: Arpa) -> tuple[Tokenizer, DataConfig]:
 
 
 def _documents(content: Arpa) -> Documents:
-    """Return "stream" for a file that knows a newline and no end."""
+    """Choose "stream" for a file with a newline word but no end symbol, else "line"."""
     if NEWLINE not in content.words:
         return "line"
     log_probs = dict(zip(content.words, content.sections[0].log_probs, strict=True))
@@ -506,7 +506,7 @@ def _documents(content: Arpa) -> Documents:
 
 
 def _ids(content: Arpa, names: Mapping[str, int], path: Path) -> dict[str, int]:
-    """Return the id of every word of a file.
+    """Map every word of an ARPA file to its token id.
 
     Raises:
         SeqgenError: the tokenizer has no such token; names the line.

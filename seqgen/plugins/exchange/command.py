@@ -1,4 +1,4 @@
-"""`seqgen import` and `seqgen export`: models in the formats of other tools."""
+"""`seqgen import` and `seqgen export`: convert models from and to the formats of other tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STANDARD_INPUT = Path("/dev/stdin")
 
 
 class Imported(Options, panel=Panel.SAVING):
-    """The model that is imported, and what it becomes."""
+    """Options of `seqgen import`: the file or folder, the new name, tokenizer and base model."""
 
     file: Path = argument(
         "Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json), or of peft's "
@@ -86,7 +86,7 @@ def import_(imported: Imported, threads: Threads, out: Output) -> None:
 
 
 class Exported(Overwrite, panel=Panel.OUTPUT):
-    """How a model is written for other tools."""
+    """Options of `seqgen export`: the format, the number type and the output path."""
 
     file_format: ExportFormat | None = setting(
         "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "

@@ -1,4 +1,4 @@
-"""Models in the formats of other tools: read into the store, and written from it."""
+"""Import of other tools' models into the store, and export of stored models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def import_model(
     base: str | None = None,
     overwrite: bool = False,
 ) -> StoredModel:
-    """Read a model of another tool and store it.
+    """Import a model of another tool and store it.
 
     Args:
         path: the file, perhaps compressed by gzip; or a folder of Hugging Face, or of adapters.
@@ -95,7 +95,7 @@ def import_model(
 
 
 def _read_lines(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> tuple[ImportedModel, str]:
-    """Import a model from a file of lines; also return the file's name without its ending."""
+    """Import a model from a text file; also return the file's name without its suffix."""
     with packing.open_packed(path) as file:
         lines = iter(file)
         first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
@@ -106,7 +106,7 @@ def _read_lines(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> tuple[
 
 
 def _read_adapters(path: Path, base: str | None) -> tuple[ImportedModel, dict[str, Any]]:
-    """Read a folder of low-rank adapters, and the reference to its base model.
+    """Import a folder of low-rank adapters, and find their base model.
 
     Args:
         path: the folder.
@@ -135,7 +135,7 @@ def _read_adapters(path: Path, base: str | None) -> tuple[ImportedModel, dict[st
 
 
 def _base_of(path: Path, named: str) -> str:
-    """Return the model that has the name, or was imported from the path, that adapters give.
+    """Find the stored base model by the name or the import path that the adapters give.
 
     Raises:
         SeqgenError: there is none, or there are several.
@@ -154,7 +154,7 @@ def _base_of(path: Path, named: str) -> str:
 
 
 def default_format(loaded: LoadedModel, merge: bool = False) -> str:
-    """Return the format that a model is written in if none is named.
+    """Choose the export format of a model if the user names none.
 
     That is "arpa" for n-grams. Any other model is written as "hf" if Hugging Face has one like it,
     else as "onnx".
@@ -183,7 +183,7 @@ def exported(
     merge: bool = False,
     number_type: formats.NumberType = "f32",
 ) -> Iterable[bytes]:
-    """Return a stored model in a format of another tool, in pieces.
+    """Export a stored model to a single-file format, in pieces.
 
     Args:
         loaded: the model.
@@ -206,7 +206,7 @@ def _require_type(file_format: str, number_type: formats.NumberType) -> None:
 
 
 def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> ModelToExport:
-    """Collect the parts of a model that are exported in a format; see `exported`."""
+    """Collect what an exporter needs of a loaded model; see `exported`."""
     name = loaded.stored.name
     if isinstance(loaded.stored, StoredMixture):
         if loaded.stored.members:
@@ -243,7 +243,7 @@ def export_model(
     merge: bool = False,
     number_type: formats.NumberType = "f32",
 ) -> None:
-    """Write a stored model to a file, compressed by gzip if its name ends so; or to a folder.
+    """Export a stored model to a file (gzip if its name ends so) or to a folder.
 
     See `exported` for the errors.
     """
@@ -262,7 +262,7 @@ def export_model(
 
 
 def _clear(folder: Path, known: Collection[str], keep: Collection[Path]) -> None:
-    """Delete the files of an earlier export that would be read with the new ones; nothing else.
+    """Delete files of an earlier export that would be loaded together with the new ones.
 
     Args:
         folder: of the export.

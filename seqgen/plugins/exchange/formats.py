@@ -1,4 +1,4 @@
-"""The formats of other tools that `import` and `export` know: those of all plugins.
+"""Registry of the import and export formats that all plugins declare.
 
 A new format is a row in `hooks.Plugin.formats`, of this plugin or another.
 """
@@ -28,7 +28,7 @@ NumberType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0
 
 
 def exported_formats() -> dict[str, ModelFormat]:
-    """Return the formats that models can be written in, by name."""
+    """List the export formats by name."""
     return {name: row for name, (_, row) in hooks.formats().items() if row.exporter}
 
 
@@ -53,7 +53,7 @@ def folder_importer(path: Path) -> FolderImporter | None:
 
 
 def _recognised(path: Path) -> str | None:
-    """Return the format of a folder, or of a file that its importer opens; None if none has it."""
+    """Detect the format of a folder or a mapped file; None if no importer recognizes it."""
     with contextlib.suppress(OSError):  # said where it is read
         if path.is_dir():
             return next((name for name, is_one in _recognisers("folder") if is_one(path)), None)
@@ -63,27 +63,27 @@ def _recognised(path: Path) -> str | None:
 
 
 def line_importer(first_line: bytes) -> tuple[str, LineImporter]:
-    """Return the format of a file that begins with this line, and what reads it."""
+    """Choose the format and the importer of a text file by its first line."""
     found = (name for name, is_one in _recognisers("lines") if is_one(first_line))
     name = next(found, LINES)
     return name, _load(name, "importer")
 
 
 def _recognisers(form: str) -> Iterator[tuple[str, Callable[[Any], bool]]]:
-    """Yield the imported formats of a form that know their own, and the functions that do."""
+    """Yield the names and detection functions of all import formats of one form."""
     for name, (plugin, row) in hooks.formats().items():
         if row.form == form and row.importer and row.recogniser:
             yield from ((name, is_one) for is_one in plugin.load_all([row.recogniser]))
 
 
 def _load(name: str, part: str) -> Any:
-    """Return the `part` of a format: its importer, recogniser or exporter."""
+    """Load the importer, recogniser or exporter of a format."""
     plugin, row = hooks.formats()[name]
     return plugin.load(getattr(row, part))
 
 
 def is_in_format(path: Path, file_format: str) -> bool:
-    """Return whether a file is in a format, so that an export may replace it."""
+    """Check whether a file is in a format, so that an export may overwrite it."""
     row = exported_formats()[file_format]
     if not row.recogniser:
         return False
@@ -98,7 +98,7 @@ def is_in_format(path: Path, file_format: str) -> bool:
 
 
 def exporter(file_format: str) -> Exporter:
-    """Load the exporter of a file format.
+    """Load the exporter of a single-file format.
 
     Raises:
         UsageError: nothing does.

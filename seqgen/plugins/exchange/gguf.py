@@ -1,4 +1,4 @@
-"""GGUF files: a table of facts, then tensors, in one file (version 2 and 3, little-endian).
+"""Reader and writer of GGUF files: metadata, then tensors (versions 2 and 3, little-endian).
 
 The file begins with `GGUF`, the version, and the numbers of tensors and facts. A fact is a name, a
 type and a value; a tensor's entry is its name, its dimensions (the innermost first), its type, and
@@ -42,7 +42,7 @@ MOST_ITEMS = 1 << 23
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor in a file.
+    """Shape, number type and file offset of a tensor in a GGUF file.
 
     Attributes:
         shape: the outermost dimension first.
@@ -56,13 +56,13 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size of the tensor in bytes."""
         _, block, width = BLOCKS[self.kind]
         return math.prod(self.shape) // block * width
 
 
 class GGUFFile:
-    """A file that is mapped: its facts and its tensors.
+    """Memory-mapped GGUF file: its metadata (facts) and its tensors.
 
     Args:
         path: where it is.
@@ -87,7 +87,7 @@ class GGUFFile:
         self.tensors = self._entries(tensors)
 
     def error(self, what: str) -> SeqgenError:
-        """Make the error about a broken file."""
+        """Build the error for a damaged or unsupported file."""
         return SeqgenError(f"{self.path}: {what}")
 
     def _take(self, size: int) -> bytes:
@@ -102,7 +102,7 @@ class GGUFFile:
         return struct.unpack(f"<{kind}", self._take(struct.calcsize(f"<{kind}")))[0]
 
     def _times(self, count: int, size: int) -> range:
-        """Return a range of `count` things of so many bytes at least, if the file has room."""
+        """Return range(count) after checking that the file has room for so many items."""
         if count * size > len(self._map) - self._at:
             raise self.error(f"it announces {count:,} things, more than it has room for")
         return range(count)
@@ -161,7 +161,7 @@ class GGUFFile:
         return entry
 
     def read(self, name: str) -> np.ndarray:
-        """Return a tensor in float32.
+        """Read a tensor as float32.
 
         Raises:
             SeqgenError: its numbers need the gguf package.
@@ -185,7 +185,7 @@ class GGUFFile:
 def write(
     facts: Mapping[str, Any], tensors: Mapping[str, np.ndarray], kinds: Mapping[str, int]
 ) -> Iterator[bytes]:
-    """Yield a file in pieces.
+    """Yield a GGUF file in pieces.
 
     Args:
         facts: by name: a text, a number, true or false, or a list of texts, ints or floats.
@@ -224,7 +224,7 @@ def _quantized(name: str, tensor: np.ndarray, kind: int) -> bytes:
 
 
 def _package(purpose: str) -> Any:
-    """Return the gguf package's module of number types."""
+    """Import the quantization module of the gguf package."""
     require_packages(purpose, "gguf")
     from gguf import quants
 

@@ -1,4 +1,4 @@
-"""Models as GGUF files: the families of GPT-2 and Llama, with their vocabularies."""
+"""Import and export of GPT-2 and Llama models as GGUF files, with their tokenizers."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ OWN = "seqgen"
 def _parts_of(
     family: str, config: TransformerConfig, biased: Collection[str] = hf_config.BIASED
 ) -> list[TensorPart]:
-    """Return the tensors of a model; see `hf_weights.parts_of`."""
+    """List the tensors of a model with their GGUF names; see `hf_weights.parts_of`."""
     return list(parts_of(COLUMNS.get(family, COLUMNS["llama"]), config, biased))
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
-    """Read the model of a file; see `store.formats.FolderImporter`."""
+    """Import a transformer from a GGUF file; see `store.formats.FolderImporter`."""
     require(like is None, "--like is for n-gram models: a GGUF file has its own tokenizer")
     file = gguf.GGUFFile(path)
     family = file.facts.get("general.architecture")
@@ -171,7 +171,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
 
 
 def config_of(file: gguf.GGUFFile, family: str) -> TransformerConfig:
-    """Return the settings that a file's facts describe.
+    """Read the transformer's configuration from the metadata of a GGUF file.
 
     Raises:
         SeqgenError: one is missing, or is not understood.
@@ -215,7 +215,7 @@ def config_of(file: gguf.GGUFFile, family: str) -> TransformerConfig:
 
 
 def _scaling(facts: Fields, family: str, rope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how positions are scaled, as `rope_scaling` of a `config.json`.
+    """Read the RoPE scaling as the `rope_scaling` of a `config.json`.
 
     In llama.cpp this is linear unless a file says otherwise, and a factor of 0 is none.
 
@@ -235,7 +235,7 @@ def _scaling(facts: Fields, family: str, rope: Mapping[str, Any]) -> dict[str, A
 def _with_factors(
     file: gguf.GGUFFile, facts: Fields, config: TransformerConfig
 ) -> TransformerConfig:
-    """Return settings with Llama 3.1's scaling, whose factors are a tensor.
+    """Add Llama 3.1's RoPE scaling, which GGUF stores as a tensor, to a configuration.
 
     Raises:
         SeqgenError: positions are scaled in another way, too.
@@ -253,7 +253,7 @@ def _rates_of(config: TransformerConfig) -> Tensor:
 
 
 def _full_factor(factors: np.ndarray, rate: Tensor, like: RopeScaling) -> float:
-    """Return the factor of waves that are stretched in full, of which there may be none.
+    """Estimate the factor F of Llama 3.1's RoPE scaling from its tensor; 1 if no wave has it.
 
     A wave of which a share k is kept turns slower by f = 1 / (k + (1 - k) / F). The slowest wave
     has the smallest k; if even that is kept in full, every F is the same model.
@@ -275,17 +275,17 @@ def _full_factor(factors: np.ndarray, rate: Tensor, like: RopeScaling) -> float:
 
 
 def _factors(rate: Tensor, scaling: RopeScaling) -> np.ndarray:
-    """Return by how much each pair of a head turns slower, (D / 2)."""
+    """Compute the factor (D / 2,) by which scaling slows each rotary pair of a head."""
     return (rate / scaling.rates(rate)).numpy()
 
 
 def _factors_of(config: TransformerConfig) -> np.ndarray:
-    """Return the same of a model with rope_scaling=llama3."""
+    """Compute the rotary factors (D / 2,) of a model with rope_scaling=llama3."""
     return _factors(_rates_of(config), read_rope_scaling(config))
 
 
 def _check(file: gguf.GGUFFile, parts: Iterable[TensorPart], config: TransformerConfig) -> None:
-    """Compare names and shapes with those that a model needs.
+    """Check that a file has exactly the tensors that a model needs, with the right shapes.
 
     Raises:
         SeqgenError: a tensor is missing, or of another shape, or not understood.
@@ -299,7 +299,7 @@ def _check(file: gguf.GGUFFile, parts: Iterable[TensorPart], config: Transformer
 
 
 def _read(file: gguf.GGUFFile, part: TensorPart, family: str, config: TransformerConfig) -> Tensor:
-    """Return a tensor of ours."""
+    """Read one of the model's tensors from a GGUF file."""
     tensors = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
     return torch.from_numpy(np.concatenate(tensors) if len(tensors) > 1 else tensors[0].copy())
 
@@ -307,7 +307,7 @@ def _read(file: gguf.GGUFFile, part: TensorPart, family: str, config: Transforme
 def _turned(
     name: str, x: np.ndarray, family: str, config: TransformerConfig, back: bool
 ) -> np.ndarray:
-    """Return queries' and keys' maps with the pairs of RoPE lying as files of Llama have them.
+    """Reorder the rotary pairs of query and key weights between seqgen's layout and Llama's.
 
     There a pair lies side by side, here its second half is half a head behind.
 
@@ -326,7 +326,7 @@ def _turned(
 
 
 def write_model(exported: ModelToExport) -> Iterator[bytes]:
-    """Yield a transformer as a GGUF file, in pieces; see `store.formats.Exporter`."""
+    """Export a transformer as pieces of a GGUF file; see `store.formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
     config, window = model.config, model.config.span(model.config.num_layers - 1)
     if window is not None and window >= config.window:  # it leaves out nothing
@@ -354,7 +354,7 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
 
 
 def _require_computed(config: TransformerConfig, family: str, name: str) -> None:
-    """Refuse a model that llama.cpp would compute differently, whatever a file says.
+    """Raise an error for a model that llama.cpp would compute differently.
 
     Raises:
         SeqgenError: names the setting.
@@ -380,7 +380,7 @@ FILE_TYPES |= {"q5_1": 9, "q5_0": 8, "q4_1": 3, "q4_0": 2}
 
 
 def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType) -> int:
-    """Return the type of a tensor, as llama.cpp's converter chooses it.
+    """Choose the GGUF number type of a tensor as llama.cpp's converter does.
 
     Norms, biases and positions stay in float32. Rows that are no multiple of a block are in F16.
     """
@@ -392,7 +392,7 @@ def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType) -> int:
 
 
 def _facts(table: Mapping[str, Any], title: str) -> dict[str, Any]:
-    """Return the facts about a model that its `config.json` says."""
+    """Convert the fields of a `config.json` to GGUF metadata."""
     family, rope = table["model_type"], dict(table.get("rope_scaling") or {})
     if rope.get("rope_type") == "llama3":  # which is a tensor
         rope = {}
@@ -414,7 +414,7 @@ OTHER_ENDS = ("eot", "eom")
 
 @dataclass(frozen=True)
 class Pre:
-    """What `tokenizer.ggml.pre` stands for, as in llama.cpp (`llama-vocab.cpp`).
+    """Splitting rules that `tokenizer.ggml.pre` names, as in llama.cpp (`llama-vocab.cpp`).
 
     Attributes:
         split: how a text is split, see `byte_level.SPLITS`.
@@ -451,7 +451,7 @@ SENTENCEPIECE = {"llama": (2, 1), "t5": (1, 0)}
 
 
 def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsewhere, Framing]:
-    """Return the tokenizer of a file, and how texts begin and end.
+    """Read the tokenizer of a GGUF file, and its start and end tokens.
 
     Raises:
         SeqgenError: it is broken, or of a kind that seqgen does not know.
@@ -497,13 +497,13 @@ def _are(kind: type, values: Any) -> bool:
 
 
 def _types(facts: dict[str, Any]) -> list[int]:
-    """Return the kind of each token; those that are not said are plain."""
+    """Read the type of each token; all are normal tokens if the file gives no types."""
     types, count = facts.get("token_type"), len(facts["tokens"])
     return types if _are(int, types) and len(types) == count else [NORMAL] * count
 
 
 def _pre(facts: dict[str, Any], file: GGUFFile) -> Pre:
-    """Return how the texts of a byte-level vocabulary are split.
+    """Look up the splitting rules that the file names for its byte-level vocabulary.
 
     Raises:
         SeqgenError: the file does not say it, or seqgen does not know it.
@@ -520,7 +520,7 @@ def _pre(facts: dict[str, Any], file: GGUFFile) -> Pre:
 
 
 def _byte_level(facts: dict[str, Any], file: GGUFFile) -> bytes:
-    """Return the `tokenizer.json` of a byte-level vocabulary with merges."""
+    """Build the `tokenizer.json` of a byte-level BPE vocabulary."""
     pre = _pre(facts, file)
     merges = facts.get("merges", [])
     if not _are(str, merges):
@@ -545,7 +545,7 @@ def _byte_level(facts: dict[str, Any], file: GGUFFile) -> bytes:
 
 
 def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
-    """Return the `.model` file of a vocabulary with scores (sentencepiece_model.proto)."""
+    """Build a sentencepiece `.model` file from pieces with scores (sentencepiece_model.proto)."""
     tokens, scores = facts["tokens"], facts.get("scores")
     if not _are(float, scores) or len(scores) != len(tokens):
         raise file.error(f"{PREFIX}scores is not a list of {len(tokens):,} numbers")
@@ -571,7 +571,7 @@ def _sentencepiece(facts: dict[str, Any], file: GGUFFile) -> bytes:
 
 
 def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any]:
-    """Return the facts of a tokenizer.
+    """Convert a tokenizer to GGUF metadata.
 
     Args:
         tokenizer: of bytes or characters, byte pairs learnt by seqgen, or one from elsewhere that
@@ -598,7 +598,7 @@ def facts_of(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any
 
 
 def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, Any]:
-    """Return the facts of a tokenizer but how texts begin and end; see `facts_of`.
+    """Convert a vocabulary to GGUF metadata, without start and end tokens; see `facts_of`.
 
     Raises:
         ValueError: llama.cpp would read texts otherwise.
@@ -630,7 +630,7 @@ def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, 
 
 
 def _byte_level_facts(table: dict[str, Any], tokenizer: Tokenizer, name: str) -> dict[str, Any]:
-    """Return the facts of merges of bytes.
+    """Convert a byte-level BPE tokenizer to GGUF metadata.
 
     Args:
         table: its `tokenizer.json`.
@@ -663,7 +663,7 @@ def _byte_level_facts(table: dict[str, Any], tokenizer: Tokenizer, name: str) ->
 
 
 def _metaspaced(table: dict[str, Any], tokenizer: Tokenizer) -> list[Subword]:
-    """Return the pieces of merges of characters, in a `tokenizer.json` like that of Llama 2.
+    """List the scored pieces of a BPE `tokenizer.json` that marks spaces as Llama 2's does.
 
     Raises:
         ValueError: sentencepiece would merge them otherwise.
@@ -688,7 +688,7 @@ def _metaspaced(table: dict[str, Any], tokenizer: Tokenizer) -> list[Subword]:
 
 
 def _mergeable(pieces: list[Subword]) -> list[Subword]:
-    """Return pieces of which merging makes none that is not in texts.
+    """Check that merging pieces never produces the name of another token; return them.
 
     Raises:
         ValueError: it might make another.
@@ -705,7 +705,7 @@ def _mergeable(pieces: list[Subword]) -> list[Subword]:
 
 
 def _learnt(tokenizer: BPETokenizer) -> list[Subword]:
-    """Return byte pairs learnt here; llama.cpp merges them by score, too.
+    """List the pieces of a BPE tokenizer trained by seqgen, for llama.cpp to merge by score.
 
     Raises:
         ValueError: it would merge them otherwise.
@@ -719,7 +719,7 @@ def _learnt(tokenizer: BPETokenizer) -> list[Subword]:
 
 
 def _letters(tokenizer: CharTokenizer) -> list[Subword]:
-    """Return characters as the likeliest pieces, of which none is longer.
+    """List the pieces of a character tokenizer: one per character, all equally likely.
 
     Raises:
         ValueError: llama.cpp would read texts otherwise.
@@ -735,7 +735,7 @@ def _letters(tokenizer: CharTokenizer) -> list[Subword]:
 def _scored(
     model: str, pieces: Sequence[Subword], unknown: int | None, prefix: bool = False
 ) -> dict[str, Any]:
-    """Return the facts of a vocabulary of sentencepiece.
+    """Build the GGUF metadata of a sentencepiece vocabulary.
 
     Args:
         model: a key of `SENTENCEPIECE`.

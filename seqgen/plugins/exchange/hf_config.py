@@ -1,4 +1,4 @@
-"""`config.json` of Hugging Face models, read as the settings of our transformer, and written."""
+"""Conversion between a Hugging Face `config.json` and the configuration of a transformer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOST_ANGLES = 1 << 24
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """Return the table that a JSON file holds.
+    """Load a JSON file that must contain an object.
 
     Raises:
         SeqgenError: it is missing, too large, or holds none.
@@ -61,7 +61,7 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 class Fields:
-    """The fields of a `config.json`: each is taken once, and what nobody takes is not understood.
+    """Fields of a `config.json`, each read once; fields left unread are reported as unsupported.
 
     Args:
         table: the file's content.
@@ -81,19 +81,19 @@ class Fields:
         self.called = called or {}
 
     def wrong(self, field: str) -> SeqgenError:
-        """Make the error about a field whose value is not supported."""
+        """Build the error for a field with an unsupported value."""
         value = shorten(repr(self.table.get(field)))
         field = self.called.get(field, field)
         return SeqgenError(f"{self.name}: {field} is {value}, which seqgen does not understand")
 
     def take(self, field: str, default: Any = None) -> Any:
-        """Return a field's value."""
+        """Read a field's value and mark the field as read."""
         self.taken.add(field)
         value = self.table.get(field)
         return default if value is None else value
 
     def number(self, field: str, default: int | None = None) -> int:
-        """Return a field that is a whole number above 0.
+        """Read a field that must be a positive integer.
 
         Raises:
             SeqgenError: it is missing, or something else.
@@ -106,7 +106,7 @@ class Fields:
         return value
 
     def real(self, field: str, default: float) -> float:
-        """Return a field that is a number.
+        """Read a field that must be a number.
 
         Raises:
             SeqgenError: it is something else.
@@ -117,7 +117,7 @@ class Fields:
         return value
 
     def flag(self, field: str, default: bool) -> bool:
-        """Return a field that is true or false.
+        """Read a field that must be true or false.
 
         Raises:
             SeqgenError: it is something else.
@@ -139,7 +139,7 @@ class Fields:
         return values[value]
 
     def only(self, field: str, value: Any) -> None:
-        """Take a field that may have one value only.
+        """Read a field for which only one value is supported.
 
         Raises:
             SeqgenError: it has another.
@@ -148,7 +148,7 @@ class Fields:
             raise self.wrong(field)
 
     def finish(self) -> None:
-        """Refuse fields that nobody has taken, unless they ask for nothing.
+        """Raise an error for unread fields, except those that turn their feature off.
 
         Raises:
             SeqgenError: names one.
@@ -159,7 +159,7 @@ class Fields:
 
 
 def family_of(table: Mapping[str, Any], name: str, known: Iterable[str]) -> str:
-    """Return the family that a `config.json` names, its `model_type`.
+    """Read the model family from the `model_type` of a `config.json`.
 
     Args:
         table: the file's content.
@@ -179,7 +179,7 @@ def family_of(table: Mapping[str, Any], name: str, known: Iterable[str]) -> str:
 def read(
     table: Mapping[str, Any], name: str, called: Mapping[str, str] | None = None
 ) -> tuple[TransformerConfig, frozenset[str]]:
-    """Return the settings of a decoder, and which of its parts have biases, of `BIASED`.
+    """Read a decoder's configuration, and which parts of `BIASED` have biases.
 
     Args:
         table: the file's content, of a family of `READERS`.
@@ -238,7 +238,7 @@ SCALINGS: dict[str, dict[str, tuple[str, float | None]]] = {
 
 
 def _written(config: TransformerConfig, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields that are settings as they stand."""
+    """List the `config.json` fields that equal a setting, with their values."""
     return {field: getattr(config, RESOLVED.get(ours, ours)) for field, ours in names.items()}
 
 
@@ -290,13 +290,13 @@ READERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
 
 
 def _window(fields: Fields, head_size: int) -> int:
-    """Return how many positions a model has."""
+    """Read the maximum number of positions, limited to what seqgen supports."""
     window = fields.number(WINDOW, 2048)
     return min(window, MOST_WINDOW, max(1, MOST_ANGLES // head_size))
 
 
 def _sliding(fields: Fields, layers: int) -> dict[str, Any]:
-    """Return how many of them each layer attends to: all, or a window that slides."""
+    """Read the sliding window, and how many layers below it use full attention."""
     sliding, kinds = fields.take("sliding_window"), fields.take("layer_types")
     mistral = fields.table.get("model_type") == "mistral"
     first = fields.take("max_window_layers", 0 if mistral else 28)
@@ -319,7 +319,7 @@ def _sliding(fields: Fields, layers: int) -> dict[str, Any]:
 
 
 def _rope(fields: Fields) -> dict[str, Any]:
-    """Return how positions turn: `rope_parameters`, or `rope_theta` and `rope_scaling`."""
+    """Read the RoPE settings from `rope_parameters`, or from `rope_theta` and `rope_scaling`."""
     theta = fields.take("rope_theta", 10000.0)
     name = "rope_parameters" if fields.table.get("rope_parameters") else "rope_scaling"
     fields.take("rope_parameters")
@@ -362,7 +362,7 @@ def yarn_gain(factor: float, scale: float = 1.0) -> float:
 
 
 def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
-    """Return the family that a transformer of ours belongs to, and its `config.json`.
+    """Choose the Hugging Face family of a transformer and build its `config.json`.
 
     Args:
         config: the transformer's.
@@ -387,7 +387,7 @@ def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
 def require_settings(
     config: TransformerConfig, required: Mapping[str, Any], name: str, beside: str = ""
 ) -> None:
-    """Refuse a model with other settings than these.
+    """Raise an error if a model's settings differ from the required ones.
 
     Args:
         config: the model's.

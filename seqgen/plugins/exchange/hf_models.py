@@ -1,4 +1,4 @@
-"""Folders of Hugging Face models, decoders and encoder-decoders, read and written."""
+"""Import and export of Hugging Face folders with decoders or encoder-decoders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from seqgen.text.tokenizers import Tokenizer
 
 
 def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> ImportedModel:
-    """Read the model of a folder; see `store.formats.FolderImporter`.
+    """Import a model from a Hugging Face folder; see `store.formats.FolderImporter`.
 
     Everything is checked before the first tensor is read. The tensors are mapped, and become
     float32 one by one.
@@ -62,7 +62,7 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
 
 
 def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedModel:
-    """Read an encoder-decoder; see `read_model`."""
+    """Import an encoder-decoder; see `read_model`."""
     config = hf_pairs.read(table, name)
     with contextlib.ExitStack() as held:
         tensors = Tensors(shards_of(path), held)
@@ -93,7 +93,7 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedMode
 
 
 def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a transformer's folder, `config.json` last.
+    """Yield the files of a transformer's Hugging Face folder, `config.json` last.
 
     A folder is not loaded without it, so that one half-way written is none. See
     `store.formats.FolderExporter`.
@@ -155,7 +155,7 @@ def _parts_of_pair(exported: ModelToExport) -> Parts:
 
 
 def require_transformer(exported: ModelToExport, file_format: str) -> Transformer:
-    """Return the model to be written, which must be a transformer of text without labels.
+    """Return the model to export if it is a transformer of text without labels.
 
     Args:
         exported: what is to be written.
@@ -178,7 +178,7 @@ AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
 def filled(
     kind: type[AnyTransformer], config: TransformerConfig, tensors: dict[str, Tensor]
 ) -> AnyTransformer:
-    """Return a transformer of a class that has these tensors, without making any others first.
+    """Build a transformer from given tensors without initializing other weights first.
 
     Biases that are not among them are zeros.
     """

@@ -1,4 +1,4 @@
-"""Tokenizers of seqgen as a `tokenizer.json`, with the same ids for every text.
+"""Export of seqgen's tokenizers as a `tokenizer.json` that gives the same ids for every text.
 
 No special token is listed under `added_tokens`: the library would read its name in a text, such as
 the `<unk>` of Penn Treebank, as the token itself. The decoder leaves them out instead.
@@ -43,7 +43,7 @@ FUSE = [{"type": "Fuse"}]
 
 
 def table_of(tokenizer: Tokenizer, name: str) -> tuple[dict[str, Any], list[str]]:
-    """Return a `tokenizer.json` without what stands around a text, and the name of each token.
+    """Build a `tokenizer.json` without start and end tokens; also return the token names.
 
     Args:
         tokenizer: of characters, bytes or words, or pieces learnt by seqgen.
@@ -84,7 +84,7 @@ def _split(pattern: str) -> dict[str, Any]:
 
 
 def _numbered(names: list[str]) -> dict[str, int]:
-    """Return the id of each name.
+    """Map each token name to its id.
 
     Raises:
         ValueError: two have the same.
@@ -104,7 +104,7 @@ def _of_bytes(_: ByteTokenizer) -> tuple[list[str], dict[str, Any]]:
 
 
 def _looked_up(names: list[str], pattern: str) -> tuple[list[str], dict[str, Any]]:
-    """Make a tokenizer that splits texts by a pattern and looks the pieces up."""
+    """Build a `tokenizer.json` that splits text by a pattern and looks the pieces up."""
     model = {"type": "WordLevel", "vocab": _numbered(names), "unk_token": SPECIALS[-1]}
     return names, {"pre_tokenizer": _split(pattern), "decoder": FUSE, "model": model}
 
@@ -123,7 +123,7 @@ def _of_words(tokenizer: WordTokenizer) -> tuple[list[str], dict[str, Any]]:
 
 
 def _class_of(pattern: str) -> str:
-    """Return the ranges of the characters that match, as the inside of a character class."""
+    """Write the characters that a pattern matches as ranges of a regex character class."""
     matches = re.compile(pattern).match
     codes = [code for code in range(sys.maxunicode + 1) if matches(chr(code))]
     runs = (
@@ -133,7 +133,7 @@ def _class_of(pattern: str) -> str:
 
 
 def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Subword]:
-    """Return the pieces of a sentencepiece model that reads texts as those learnt here do.
+    """Return the sentencepiece pieces of a tokenizer, if seqgen trained it.
 
     Raises:
         ValueError: it does not.
@@ -154,7 +154,7 @@ def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Subword]:
 def _of_pieces(
     names: list[str], model: dict[str, Any], pattern: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Make a tokenizer that marks spaces as seqgen does, then splits texts by a pattern."""
+    """Build a `tokenizer.json` that marks spaces as seqgen does, then splits by a pattern."""
     doubled = [_replace(ESCAPE, ESCAPED[ESCAPE]), _replace(SPACE, ESCAPED[SPACE])]
     rules = [*doubled, _replace(" ", SPACE)]
     back = [_replace(IS_UNKNOWN, UNKNOWN, regex=True), _replace(SPACE, " ")]
@@ -195,7 +195,7 @@ def _of_likeliest(tokenizer: UnigramTokenizer) -> tuple[list[str], dict[str, Any
 
 
 def merges_of(pieces: list[Subword]) -> list[tuple[str, str]]:
-    """Return the two parts that each piece is merged from, the best piece first.
+    """Find the two parts that each piece is merged from, best piece first.
 
     sentencepiece merges whatever two neighbours make a piece, the one with the highest score
     first. Yet each piece is only ever made from one pair: what is merged inside of it does not
@@ -217,12 +217,12 @@ Priority = Callable[[str, str], float | None]
 
 
 def _by_score(scores: Mapping[str, float]) -> Priority:
-    """Return the order of sentencepiece: by what two neighbours become, whatever they are."""
+    """Build sentencepiece's merge priority: the score of the piece that two parts form."""
     return lambda left, right: scores.get(left + right)
 
 
 def _last_merge(text: str, priority: Priority) -> tuple[str, str] | None:
-    """Return the last two parts that merging the characters of a piece leaves; None for more."""
+    """Merge the characters of a piece down to two parts; None if they do not merge so far."""
     parts = list(text)
     while len(parts) > 1:
         ranks = [priority(*pair) for pair in pairwise(parts)]
@@ -237,7 +237,7 @@ def _last_merge(text: str, priority: Priority) -> tuple[str, str] | None:
 
 
 def scores_of(names: Iterable[str], merges: Iterable[tuple[str, str]]) -> dict[str, float]:
-    """Return scores by which sentencepiece merges texts as a list of merges does.
+    """Compute sentencepiece scores that reproduce a list of BPE merges.
 
     As each piece is only ever made from one pair (see `merges_of`), the place of that pair in the
     list is its score, if sentencepiece makes it from the same pair.
@@ -260,7 +260,7 @@ def scores_of(names: Iterable[str], merges: Iterable[tuple[str, str]]) -> dict[s
 
 
 def marks_spaces(table: Mapping[str, Any]) -> bool:
-    """Return whether a tokenizer that writes spaces as U+2581 puts one before a text.
+    """Check whether a tokenizer that writes spaces as U+2581 adds one before a text.
 
     Raises:
         ValueError: it does not do that alone before it merges, as Llama 2's does.

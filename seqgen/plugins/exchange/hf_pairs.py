@@ -1,4 +1,4 @@
-"""Encoder-decoders of Hugging Face, such as Marian and BART: settings, tensors and tokenizers."""
+"""Hugging Face encoder-decoders such as Marian and BART: settings, tensors and tokenizers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def read(table: Mapping[str, Any], name: str) -> Seq2SeqTransformerConfig:
 
 
 def _shape(fields: Fields) -> dict[str, Any]:
-    """Return the settings of a model's size."""
+    """Read the settings of a model's size: widths, layers and heads."""
     heads, inner = (_of_both(fields, f"{{}}_{x}") for x in ("attention_heads", "ffn_dim"))
     window = fields.number("max_position_embeddings", 1024)
     return {
@@ -113,7 +113,7 @@ def _shape(fields: Fields) -> dict[str, Any]:
 
 
 def _of_both(fields: Fields, name: str) -> int:
-    """Return a number that both sides have, and that must be equal."""
+    """Read a number that must be equal for encoder and decoder."""
     sizes = [fields.number(name.format(side)) for side in ("encoder", "decoder")]
     if sizes[0] != sizes[1]:
         raise fields.wrong(name.format("decoder"))
@@ -121,7 +121,7 @@ def _of_both(fields: Fields, name: str) -> int:
 
 
 def _form(family: str) -> dict[str, Any]:
-    """Return the settings that every model of a family has."""
+    """List the settings that all models of a family share."""
     learned, place = FAMILIES[family]
     return {
         "positions": "learned" if learned else "sinusoidal",
@@ -135,7 +135,7 @@ def _form(family: str) -> dict[str, Any]:
 
 
 def write(config: Seq2SeqTransformerConfig, name: str) -> dict[str, Any]:
-    """Return the `config.json` of an encoder-decoder of ours, with the family it belongs to.
+    """Build the `config.json` of an encoder-decoder, its family included.
 
     Args:
         config: the model's.
@@ -177,7 +177,7 @@ def write(config: Seq2SeqTransformerConfig, name: str) -> dict[str, Any]:
 
 
 def _require_form(config: Seq2SeqTransformerConfig, family: str, name: str) -> None:
-    """Refuse a model that has not the form of a family; see `write`."""
+    """Raise an error for a model whose settings do not fit a family; see `write`."""
     one_size = {"head_size": None, "num_kv_heads": None, "source_features": None}
     plain = {"scale_attention": True, "qkv_activation": None, "position_size": None}
     plain["dense"] = False
@@ -192,14 +192,14 @@ def _require_form(config: Seq2SeqTransformerConfig, family: str, name: str) -> N
 
 
 def silent_of(config: Seq2SeqTransformerConfig) -> set[str]:
-    """Return the tensors that a file may have and that are read under another name."""
+    """List the tensors that a file may contain as copies of others, or that are recomputed."""
     silent = set(SHARED) if config.shares_embeddings else {SHARED[0]}
     silent |= {"lm_head.weight"} if config.tie_weights else set()
     return silent if config.positions == "learned" else silent | set(POSITIONS)
 
 
 def parts_of(config: Seq2SeqTransformerConfig, embedding: str = SHARED[0]) -> Iterator[TensorPart]:
-    """Yield the tensors of a model, in order.
+    """Yield the tensors of an encoder-decoder with their Hugging Face names, in order.
 
     Args:
         config: of our model.
@@ -215,7 +215,7 @@ VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 
 @dataclass(frozen=True)
 class PairTokenizers:
-    """The tokenizers of a folder.
+    """Source and target tokenizers of a Hugging Face folder.
 
     Attributes:
         target: that of the targets.
@@ -231,7 +231,7 @@ class PairTokenizers:
 
 
 def read_tokenizers(folder: Path, source_size: int, target_size: int) -> PairTokenizers:
-    """Read the tokenizers of a folder.
+    """Read the source and target tokenizers of a Hugging Face folder.
 
     Args:
         folder: with two models of sentencepiece and their table, or with one tokenizer.
@@ -268,7 +268,7 @@ def read_tokenizers(folder: Path, source_size: int, target_size: int) -> PairTok
 def _marian(
     folder: Path, source_size: int, target_size: int
 ) -> tuple[MarianTokenizer, MarianTokenizer]:
-    """Return the two sides of Marian's tokenizer, whose tables may be one."""
+    """Read Marian's source and target tokenizers, which may share one vocabulary."""
     own = (folder / TARGET_VOCABULARY).is_file()
     files = {
         SOURCE: (VOCABULARY, source_size),
@@ -289,7 +289,7 @@ def _marian(
 def tokenizer_files(
     target: Tokenizer, source: Tokenizer, framing: Framing, name: str
 ) -> dict[str, bytes]:
-    """Return the files of a model's tokenizers, by name.
+    """Build the tokenizer files of an encoder-decoder, by file name.
 
     Args:
         target: that of the targets.

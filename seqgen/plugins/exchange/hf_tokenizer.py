@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face folders, read and written, and how they begin and end texts."""
+"""Import and export of Hugging Face tokenizers, with their start and end tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SENTENCEPIECE = "tokenizer.model"
 
 @dataclass(frozen=True)
 class Ends:
-    """What a folder's tables say of the tokens that begin and end texts.
+    """Start and end tokens, and banned tokens, from a folder's configuration files.
 
     Attributes:
         table: `tokenizer_config.json`.
@@ -52,7 +52,7 @@ class Ends:
 
     @classmethod
     def of(cls, folder: Path) -> Ends:
-        """Read a folder's tables; those that are missing say nothing.
+        """Read the configuration files of a folder; missing files set nothing.
 
         Raises:
             SeqgenError: one is damaged.
@@ -71,13 +71,13 @@ class Ends:
         return cls(table, ids, never, config.get("decoder_start_token_id"), forced)
 
     def name(self, which: str) -> str | None:
-        """Look up the tokenizer's name of a special token."""
+        """Look up the name of a special token (bos, eos, ...) in `tokenizer_config.json`."""
         named = self.table.get(f"{which}_token")
         named = named.get("content") if isinstance(named, dict) else named
         return named if isinstance(named, str) else None
 
     def id_of(self, which: str, tokenizer_id: int | None, vocab_size: int) -> int | None:
-        """Return the id of a special token: the model's, else the tokenizer's.
+        """Look up a special token's id: the model's, else the tokenizer's.
 
         A model may end texts with several; the first is that of the tokenizer, if it is among
         them. See `other_stops`.
@@ -98,7 +98,7 @@ class Ends:
         return None if token == -1 else known_id(token, f"{which}_token_id", vocab_size)
 
     def other_stops(self, stop: int | None, vocab_size: int) -> tuple[int, ...]:
-        """Return the tokens that end texts besides `stop`.
+        """List the tokens other than `stop` that end a text.
 
         Raises:
             SeqgenError: there is no such token.
@@ -110,12 +110,12 @@ class Ends:
         return tuple(dict.fromkeys(token for token in known if token not in (stop, None)))
 
     def never_of(self, vocab_size: int) -> tuple[int, ...]:
-        """List the ids that are never to be written, without those that do not exist."""
+        """List the existing ids that the model must never generate."""
         return tuple(i for i in self.never if type(i) is int and 0 <= i < vocab_size)
 
 
 def known_id(token: Any, name: str, size: int, file: str = "") -> int | None:
-    """Return the id of a token that a table names; None if it names none.
+    """Check the token id that a configuration file gives; None if it gives none.
 
     Raises:
         SeqgenError: it is no token.
@@ -126,7 +126,7 @@ def known_id(token: Any, name: str, size: int, file: str = "") -> int | None:
 
 
 def kept_of(folder: Path) -> dict[str, Any]:
-    """Read a folder's chat template and length limit, which are only passed on; see `KEPT`."""
+    """Read the chat template and length limit, stored only for later export; see `KEPT`."""
     table, path = _table(folder / "tokenizer_config.json"), folder / "chat_template.jinja"
     kept = {name: table.get(name) for name in ("chat_template", "model_max_length")}
     if path.is_file():
@@ -142,7 +142,7 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def read(folder: Path, vocab_size: int | None = None) -> tuple[TokenizerFromElsewhere, Framing]:
-    """Read the tokenizer of a folder.
+    """Read the tokenizer of a Hugging Face folder, and its start and end tokens.
 
     Args:
         folder: with `tokenizer.json` or `tokenizer.model`.
@@ -175,7 +175,7 @@ def read(folder: Path, vocab_size: int | None = None) -> tuple[TokenizerFromElse
 
 @dataclass(frozen=True)
 class Opened:
-    """A folder's tokenizer, the file that it is in, and what it puts around every text."""
+    """Tokenizer of a folder, its file, and the ids that it adds before and after every text."""
 
     tokenizer: TokenizerFromElsewhere
     path: Path
@@ -183,13 +183,13 @@ class Opened:
     after: list[int]
 
     def puts(self, what: str) -> SeqgenError:
-        """Return an error about what is put around texts."""
+        """Build the error about unsupported tokens that a tokenizer adds around texts."""
         pieces = " ".join(self.tokenizer.pieces([*self.before, *self.after])) or "nothing"
         return SeqgenError(f"{self.path} puts {pieces} around every text, {what}")
 
 
 def open_tokenizer(folder: Path, vocab_size: int | None, ends: Ends) -> Opened:
-    """Open the one tokenizer of a folder; see `read`.
+    """Open the tokenizer of a folder that has only one; see `read`.
 
     Args:
         folder: with `tokenizer.json`, `vocab.json` and `merges.txt`, or `tokenizer.model`.
@@ -220,14 +220,14 @@ def open_tokenizer(folder: Path, vocab_size: int | None, ends: Ends) -> Opened:
 
 
 def is_folder(folder: Path) -> bool:
-    """Return whether a folder has a tokenizer that `read` reads, and not one of seqgen."""
+    """Check whether a folder has a tokenizer that `read` supports, and not seqgen's own."""
     if not (folder / "tokenizer.json").exists():
         return any((folder / name).is_file() for name in (MERGES, SENTENCEPIECE))
     return is_foreign(folder)
 
 
 def read_path(path: Path) -> Tokenizer | None:
-    """Read the tokenizer of a folder, or a `tokenizer.json`; None for what is not another tool's.
+    """Read a tokenizer from a folder or a `tokenizer.json`; None if it is seqgen's own.
 
     Raises:
         SeqgenError: see `read`.
@@ -237,7 +237,7 @@ def read_path(path: Path) -> Tokenizer | None:
 
 
 def content_of(path: Path) -> bytes:
-    """Return a tokenizer's file.
+    """Read a tokenizer file as bytes, after checking its size.
 
     Raises:
         SeqgenError: it cannot be read, or is larger than any.
@@ -249,7 +249,7 @@ def content_of(path: Path) -> bytes:
 
 
 def from_merges(folder: Path, ends: Ends) -> bytes:
-    """Return the `tokenizer.json` of a folder that has `vocab.json` and `merges.txt`.
+    """Build a `tokenizer.json` from a folder's `vocab.json` and `merges.txt`.
 
     The tokenizer is GPT-2's, or BART's if it has the names of its special tokens.
 
@@ -281,13 +281,13 @@ def from_merges(folder: Path, ends: Ends) -> bytes:
 
 
 def added_token(token: int, name: str, special: bool = True) -> dict[str, Any]:
-    """Make the entry of `added_tokens` for a token that is cut out of texts."""
+    """Build an entry of `added_tokens`: a token matched in text before it is split."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": token, "content": name, **plain, "special": special}
 
 
 def _with_names_as_text(content: bytes) -> bytes:
-    """Return a `tokenizer.json` that reads the name of a special token in a text as text.
+    """Edit a `tokenizer.json` to tokenize the names of special tokens as ordinary text.
 
     transformers lists special tokens when it saves a tokenizer, and leaves this to a field of its
     own configuration. Those that are in the vocabulary need not be listed.
@@ -300,7 +300,7 @@ def _with_names_as_text(content: bytes) -> bytes:
 
 
 def _name_special(tokenizer: HuggingFaceTokenizer, ends: Ends) -> None:
-    """Set the special ids that the tables name."""
+    """Set the tokenizer's special ids to the tokens that the configuration names."""
     for which in SPECIAL:
         name = ends.name(which)
         if name is not None:
@@ -308,7 +308,7 @@ def _name_special(tokenizer: HuggingFaceTokenizer, ends: Ends) -> None:
 
 
 def _frame(tokenizer: HuggingFaceTokenizer, ends: Ends) -> tuple[list[int], list[int]]:
-    """Return the ids that are put before and after every text.
+    """Return the ids that the tokenizer adds before and after every text.
 
     As in transformers, `add_bos_token` and `add_eos_token` go before what tokenizer.json says.
     """
@@ -328,7 +328,7 @@ def framed(
     error: Callable[[str], SeqgenError],
     **attributes: Any,
 ) -> Framing:
-    """Return how texts begin and end, and give the tokenizer the same special ids.
+    """Build the framing of texts, and set the tokenizer's start and end ids to match it.
 
     Args:
         tokenizer: of a decoder from elsewhere.
@@ -350,7 +350,7 @@ def framed(
 def files_of(
     tokenizer: Tokenizer, framing: Framing, name: str, source: bool = False
 ) -> dict[str, bytes]:
-    """Return the files of a tokenizer, by name.
+    """Build a tokenizer's Hugging Face files, by file name.
 
     Args:
         tokenizer: one of `hf_own`, or one that came from a `tokenizer.json`.
@@ -394,7 +394,7 @@ def _special(tokenizer: Tokenizer) -> list[tuple[str, int | None]]:
 def _template(
     start: tuple[str, int] | None, end: tuple[str, int] | None = None
 ) -> dict[str, Any] | None:
-    """Make the post-processor that puts a start and an end token around texts; None without any."""
+    """Build the post-processor that adds start and end tokens; None without any."""
     known = dict(token for token in (start, end) if token is not None)
     if not known:
         return None

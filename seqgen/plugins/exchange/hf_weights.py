@@ -1,4 +1,4 @@
-"""The tensors of Hugging Face models: what ours are called there, read from files and written."""
+"""Tensors of Hugging Face models: mapping of names, reading and writing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMPUTED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 
 @dataclass(frozen=True)
 class TensorPart:
-    """One tensor of ours, and the tensors of theirs that it is made of, one under the other.
+    """A seqgen tensor, and the Hugging Face tensors whose rows it concatenates.
 
     Attributes:
         ours: its name.
@@ -54,7 +54,7 @@ class TensorPart:
 
 
 def halves(size: int) -> list[int]:
-    """Return where each of ours lies in a vector whose even places come first, then the odd ones.
+    """Compute the permutation from alternating sines and cosines to sines first, then cosines.
 
     Sinusoids alternate here between sine and cosine, as in Vaswani et al. (2017). Marian has all
     sines before all cosines. The stream has no order of its own, so that this is the same model.
@@ -92,7 +92,7 @@ Names = Mapping[str, Sequence[str]]
 
 
 def columns_of(table: str) -> dict[str, Names]:
-    """Return the columns of a table like `NAMES` by their titles: theirs by the name of ours."""
+    """Parse a table like `NAMES`: by column title, the tensor names by seqgen's names."""
     titles, *rows = (line.split() for line in table.strip().splitlines())
     return {
         title: {row[0]: _listed(row[i]) for row in rows}
@@ -116,7 +116,7 @@ def names_of(family: str) -> Names:
 def parts_of(
     names: Names, config: TransformerConfig, biased: Collection[str] = BIASED
 ) -> Iterator[TensorPart]:
-    """Yield the tensors of a model, in order.
+    """Yield the tensors of a decoder with their Hugging Face names, in order.
 
     Args:
         names: what ours are called.
@@ -143,7 +143,7 @@ def parts_of(
 def _part(
     ours: str, theirs: list[str], shape: tuple[int, ...], names: Names, config: TransformerConfig
 ) -> TensorPart:
-    """Return a tensor of ours that has a shape, and of theirs the names."""
+    """Build a `TensorPart` from a tensor's name, its Hugging Face names and its shape."""
     matrix, learned = len(shape) == 2, "position_embedding" in ours
     count, pair = len(theirs), isinstance(config, Seq2SeqTransformerConfig)
     rows = config.qkv_widths if count == 3 else [shape[0] // count] * count
@@ -158,7 +158,7 @@ def _part(
 
 
 def shards_of(folder: Path) -> list[Path]:
-    """Return the files of tensors of a folder.
+    """List the weight files of a folder.
 
     Raises:
         SeqgenError: there are none, or only pickled ones; or the index names a file elsewhere.
@@ -185,7 +185,7 @@ def shards_of(folder: Path) -> list[Path]:
 
 
 class Tensors:
-    """The tensors of files that are mapped, and read one at a time.
+    """Memory-mapped weight files, whose tensors are read one at a time.
 
     Raises:
         SeqgenError: a file is missing or damaged, or a name stands in two of them.
@@ -209,7 +209,7 @@ class Tensors:
                 self.files[name] = path, file, name
 
     def rename(self, prefix: str) -> None:
-        """Put a prefix before every name, where files leave it out for all."""
+        """Add a prefix to every tensor name if all of them lack it."""
         if self.files and not any(name.startswith(prefix) for name in self.files):
             self.files = {
                 name if name.startswith(OF_THE_HEAD) else prefix + name: place
@@ -224,7 +224,7 @@ class Tensors:
         return next(iter(file.get_slice(stored).get_shape()), 0)
 
     def check(self, parts: list[TensorPart], silent: Collection[str]) -> None:
-        """Compare names, shapes and types with those that a model needs; no tensor is read.
+        """Check the names, shapes and types of all tensors without reading them.
 
         Args:
             parts: of the model.
@@ -248,7 +248,7 @@ class Tensors:
         return SeqgenError(f"{places[0]}: {message}")
 
     def read(self, part: TensorPart) -> Tensor:
-        """Return a tensor of ours, in float32."""
+        """Read one of seqgen's tensors as float32."""
         import torch
 
         places = [self.files[name] for name, _ in part.theirs]
@@ -267,7 +267,7 @@ def check_tensors(
     silent: Collection[str],
     error: Callable[[str, str], SeqgenError],
 ) -> None:
-    """Compare the names and shapes of a file's tensors with those that a model needs.
+    """Check that a file has exactly the tensors that a model needs, with the right shapes.
 
     Args:
         parts: of the model.
@@ -292,7 +292,7 @@ def check_tensors(
 
 
 def theirs_of(parts: list[TensorPart], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a model of ours under the names they have there."""
+    """Convert a model's tensors to Hugging Face's names and layout."""
     import torch
 
     named: dict[str, Tensor] = {}

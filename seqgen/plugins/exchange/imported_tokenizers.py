@@ -54,7 +54,7 @@ BLOCK = 1 << 20
 
 
 def _byte_names() -> dict[str, int]:
-    """Return the byte that each character stands for in byte-level vocabularies, as in GPT-2.
+    """Map the characters of byte-level vocabularies to the bytes they stand for, as in GPT-2.
 
     Bytes that are printable characters of Latin-1 stand for themselves, the others for the
     characters from U+0100 on (Radford et al. 2019).
@@ -69,7 +69,7 @@ BYTE_OF = _byte_names()
 
 
 def name_of_split(steps: Any) -> str | None:
-    """Return the name of how a `tokenizer.json` splits a text; None if `SPLITS` lacks it.
+    """Name the splitting rule of a `tokenizer.json`; None if `SPLITS` lacks it.
 
     Args:
         steps: its `pre_tokenizer`.
@@ -87,7 +87,7 @@ def _without_defaults(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def can_be_cut(table: Mapping[str, Any]) -> bool:
-    """Return whether the tokens of a `tokenizer.json` never cross what `blocks` cuts at."""
+    """Check whether a text may be tokenized in the pieces of `blocks` without changing its ids."""
     normal = table.get("normalizer")
     plain = normal is None or normal.get("type") == "NFC"
     added = table.get("added_tokens") or []
@@ -100,7 +100,7 @@ def can_be_cut(table: Mapping[str, Any]) -> bool:
 
 
 def blocks(chunks: Iterable[str], size: int = BLOCK) -> Iterator[str]:
-    """Cut a text anew, between two words, into pieces of about `size` characters.
+    """Re-cut a text between words into pieces of about `size` characters.
 
     Their ids, joined, are those of the whole text; see `can_be_cut`.
     """
@@ -139,7 +139,7 @@ def size_of(names: Mapping[int, str]) -> int:
 
 
 class TokenizerFromElsewhere(Tokenizer):
-    """A tokenizer that another tool has made, and that encodes a whole text at a time.
+    """A tokenizer made by another tool, which encodes a whole text at once.
 
     A newline may be part of a longer token, special tokens may coincide, and a text may hold their
     names, which are then read as these tokens.
@@ -179,15 +179,15 @@ class TokenizerFromElsewhere(Tokenizer):
 
     @abstractmethod
     def _open(self) -> int:
-        """Read the content; set the ids of special tokens; return the number of tokens."""
+        """Load the file, set the special ids, and return the number of tokens."""
 
     @abstractmethod
     def name_of(self, token: int) -> str | None:
-        """Look up the name of a token in the file; None for one that it does not have."""
+        """Look up a token's name in the file; None if the file lacks it."""
 
     @abstractmethod
     def _decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids that the file has, without special tokens."""
+        """Decode ids that the file contains, without special tokens."""
 
     @classmethod
     def train(
@@ -220,7 +220,7 @@ class TokenizerFromElsewhere(Tokenizer):
         return cls.of(facts["content"].encode("latin-1"), facts)
 
     def contents(self) -> tuple[bytes, ...]:
-        """Return the file as it was, and a table of the rest."""
+        """Return the original file, and a JSON file with the other attributes."""
         rest = {name: fact for name, fact in self.facts().items() if name != "content"}
         return self.content, self.table(rest)
 
@@ -230,12 +230,12 @@ class TokenizerFromElsewhere(Tokenizer):
 
     @classmethod
     def of(cls, content: bytes, facts: Mapping[str, Any]) -> TokenizerFromElsewhere:
-        """Return the tokenizer of a file, given the rest of its `facts`."""
+        """Restore the tokenizer from its file and stored attributes."""
         return cls(content, facts["vocab_size"], cls.special_of(facts))
 
     @staticmethod
     def special_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the ids of special tokens in stored facts, by name.
+        """Read the ids of special tokens from stored attributes, by name.
 
         Raises:
             ValueError: some are missing, or there are none.
@@ -248,7 +248,7 @@ class TokenizerFromElsewhere(Tokenizer):
 
 
 class WindowDecoder(Decoder):
-    """Decodes the last tokens together, and gives out what the newest of them adds.
+    """Streaming decoder that decodes the last tokens together and yields the newest one's text.
 
     What a token adds may depend on those before it (a space, an unfinished character).
     """
@@ -277,7 +277,7 @@ class WindowDecoder(Decoder):
 
 
 class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
-    """A `tokenizer.json`, by the `tokenizers` library.
+    """A `tokenizer.json`, run by Hugging Face's `tokenizers` library.
 
     Args:
         content: the file.
@@ -318,7 +318,7 @@ class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
         return blocks(chunks) if self._can_be_cut else super().blocks(chunks)
 
     def frame(self) -> tuple[list[int], list[int]]:
-        """Return the ids that the file puts before and after every text.
+        """Return the ids that the file adds before and after every text.
 
         Raises:
             ValueError: it leaves out the text itself.
@@ -330,7 +330,7 @@ class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
         return whole[:at], whole[at + len(plain) :]
 
     def id_of(self, name: str) -> int | None:
-        """Return the id of a token that the file calls `name`; None if it has none."""
+        """Look up a token's id by its name in the file; None if there is none."""
         return self._library.token_to_id(name)
 
     def name_of(self, token: int) -> str | None:
@@ -383,7 +383,7 @@ class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
 
 
 def _check_template(step: Mapping[str, Any]) -> None:
-    """Check that what is put around texts is known; the library may end the process otherwise.
+    """Check that a post-processor adds only known tokens; others would crash the library.
 
     Raises:
         ValueError: a token is not.
@@ -397,7 +397,7 @@ def _check_template(step: Mapping[str, Any]) -> None:
 
 
 class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
-    """A sentencepiece `.model` that is given whole texts, newlines included, as Llama 2's was.
+    """A sentencepiece `.model` applied to whole texts, newlines included, as in Llama 2.
 
     (`--tokenizer FILE.model` uses the same file line by line, with a newline of its own.)
     """
@@ -431,7 +431,7 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
         return self._library.decode([i for i in ids if i not in special])
 
     def cut(self, text: str) -> list[str]:
-        """Return the names of a text's pieces."""
+        """Split a text into pieces, and return their names."""
         return self._library.encode(text, out_type=str)
 
     def byte_ends(self, text: str) -> np.ndarray:
@@ -467,7 +467,7 @@ LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
 
 
 class MarianTokenizer(WholeSentencepieceTokenizer):
-    """One side of Marian's tokenizer; source and target are cut by different models.
+    """Source or target tokenizer of a Marian model; the two sides use different models.
 
     Args:
         content: the sentencepiece `.model`.
@@ -513,7 +513,7 @@ class MarianTokenizer(WholeSentencepieceTokenizer):
         return size
 
     def cut(self, text: str) -> list[str]:
-        """Return the names of a text's pieces, a language's name and special tokens among them."""
+        """Split a text into pieces, keeping a language name and special tokens whole."""
         names = []
         for part in self._special.split(text):
             if part in MARIAN_NAMES.values():

@@ -1,4 +1,4 @@
-"""Models as ONNX graphs: functions of tensors alone, and what reading and writing text needs."""
+"""Export of models as ONNX graphs, with their tokenizers and a description."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BATCH, LENGTH, PAST, SOURCE = 2, 5, 3, 4
 
 @dataclass(frozen=True)
 class Graph:
-    """A module to be traced, and its inputs and outputs in order.
+    """A module to trace to ONNX, with its inputs and outputs in order.
 
     Attributes:
         module: takes and returns tensors.
@@ -55,13 +55,13 @@ class Graph:
 
 
 def tokens_of(length: int) -> tuple[Tensor, dict[int, str]]:
-    """Return an example of tokens (B, T)."""
+    """Build an example input of token ids (B, T), with the names of its variable axes."""
     axes = {0: "batch"} if length == 1 else {0: "batch", 1: "length"}
     return torch.ones(BATCH, length, dtype=torch.int64), axes
 
 
 class RecurrentStep(nn.Module):
-    """One token a row of a recurrent model: tokens (B, 1) and the state to logits (B, 1, V)."""
+    """One step of a recurrent model: tokens (B, 1) and the state to logits (B, 1, V)."""
 
     def __init__(self, model: RecurrentLM | Hawk, like: State) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class RecurrentStep(nn.Module):
 
 
 def recurrent_step(model: RecurrentLM | Hawk) -> Graph:
-    """Return the step of a recurrent model, whose state has rows of fixed sizes."""
+    """Build the one-token graph of a recurrent model whose state has a fixed size."""
     like = model.start(BATCH)
     inputs = {name: (x.clone(), {0: "batch"}) for name, x in like.named().items()}
     names = ["logits", *(f"next.{name}" for name in inputs)]
@@ -82,7 +82,7 @@ def recurrent_step(model: RecurrentLM | Hawk) -> Graph:
 
 
 class Caching:
-    """Causal attention over keys and values (B, heads, P, D) of the past and those of the call.
+    """Causal attention over cached keys and values (B, heads, P, D) and those of this call.
 
     Attributes:
         past: for each layer its keys and values.
@@ -115,7 +115,7 @@ class Caching:
 
 
 class SourceReading:
-    """What a decoder's blocks attend by: their past, and keys and values of a source for each row.
+    """Attention of a decoder: cached self-attention, and cross-attention to each row's source.
 
     Args:
         attend: for the past.
@@ -131,17 +131,17 @@ class SourceReading:
         return self.attend(layer, q, k, v)
 
     def source(self, layer: int, q: Tensor) -> Tensor:
-        """Attend from queries (B, heads, T, D) to their sources."""
+        """Attend from queries (B, heads, T, D) to the keys and values of the sources."""
         return full_attention(q, *self.pairs[layer], self.there)
 
 
 def there_of(lengths: Tensor, width: Any) -> Tensor:
-    """Return which of `width` places sources of these lengths (B,) have, (B, width)."""
+    """Build the padding mask (B, width) of sources with the given lengths (B,)."""
     return torch.arange(width) < lengths[:, None]
 
 
 class CachedStep(nn.Module):
-    """More tokens of a transformer: tokens (B, T) and a past to logits (B, T, V) and the present.
+    """One step of a transformer: tokens (B, T) and a KV cache to logits and the new cache.
 
     With `reads_source`, keys and values of the source and its lengths come after the tokens.
     """
@@ -162,7 +162,7 @@ class CachedStep(nn.Module):
 
 
 class Whole(nn.Module):
-    """Whole texts: tokens (B, T) that nothing comes before to logits (B, T, V)."""
+    """Full forward pass of a model: tokens (B, T), without a past, to logits (B, T, V)."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class Whole(nn.Module):
 
 
 class SourceEncoder(nn.Module):
-    """Sources (B, L) and their lengths (B,) to keys and values of each layer (B, heads, L, D)."""
+    """Encoder: sources (B, L) and lengths (B,) to each layer's keys and values (B, heads, L, D)."""
 
     def __init__(self, model: Seq2SeqTransformer) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class SourceEncoder(nn.Module):
 
 
 class WholePair(nn.Module):
-    """Sources (B, L), their lengths and whole targets (B, T) to logits (B, T, V)."""
+    """Full pass of an encoder-decoder: sources (B, L), lengths and targets (B, T) to logits."""
 
     def __init__(self, model: Seq2SeqTransformer) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class WholePair(nn.Module):
 
 
 def transformer_graphs(model: Transformer) -> dict[str, Graph]:
-    """Return the graphs of a transformer: whole texts, and a step."""
+    """Build the two graphs of a transformer: the full pass, and a step with a KV cache."""
     past = _keys_and_values(model, "past", PAST, "past")
     inputs = {"tokens": tokens_of(LENGTH), **past}
     whole = Graph(Whole(model), {"tokens": tokens_of(LENGTH)}, ["logits"])
@@ -213,7 +213,7 @@ def transformer_graphs(model: Transformer) -> dict[str, Graph]:
 
 
 def pair_graphs(model: Seq2SeqTransformer) -> dict[str, Graph]:
-    """Return the graphs of an encoder-decoder: whole pairs, the encoder, and the decoder's step."""
+    """Build the graphs of an encoder-decoder: full pass, encoder, and decoder step."""
     source = {
         "source": (torch.ones(BATCH, SOURCE, dtype=torch.int64), {0: "batch", 1: "source"}),
         "source_lengths": (torch.tensor([SOURCE, SOURCE - 1]), {0: "batch"}),
@@ -253,7 +253,7 @@ ABOUT = "onnx.json"
 
 
 def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a model's folder, the table about them last; see `FolderExporter`."""
+    """Yield the files of an ONNX folder, `onnx.json` last; see `FolderExporter`."""
     require_packages("--format onnx", "onnx", "onnxscript")
     graphs = _graphs_of(exported)
     models = {name: _traced(graph, exported.name) for name, graph in graphs.items()}
@@ -266,7 +266,7 @@ def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
 
 
 def _graphs_of(exported: ModelToExport) -> dict[str, Graph]:
-    """Return the graphs of a model by name; "whole" is left out where it is made of the step.
+    """Build a model's graphs by name; "whole" is left out if it is made from the step.
 
     Raises:
         SeqgenError: a graph cannot hold this kind of model.
@@ -291,7 +291,7 @@ def _graphs_of(exported: ModelToExport) -> dict[str, Graph]:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Keep what the exporter says from standard output and standard error."""
+    """Suppress what the ONNX exporter prints to standard output and standard error."""
     said, level = io.StringIO(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -303,7 +303,7 @@ def _silent() -> Iterator[None]:
 
 
 def _traced(graph: Graph, name: str) -> ModelProto:
-    """Return a graph as ONNX.
+    """Trace a graph's module to ONNX.
 
     Raises:
         SeqgenError: an operation of the model has no counterpart.
@@ -337,7 +337,7 @@ def _traced(graph: Graph, name: str) -> ModelProto:
 
 
 def _name_axes(written: GraphProto, graph: Graph) -> None:
-    """Call the sizes that may change by their names."""
+    """Name the variable axes of an ONNX graph's inputs and outputs."""
     axes = {name: axes for name, (_, axes) in graph.inputs.items()}
     after = "past + length" if "tokens" in axes else "source"
     for output in graph.outputs:
@@ -350,7 +350,7 @@ def _name_axes(written: GraphProto, graph: Graph) -> None:
 
 
 def _scanned(step: ModelProto, graph: Graph) -> ModelProto:
-    """Return a graph of whole texts that takes the step of a recurrent model token by token.
+    """Build the full-text graph of a recurrent model by scanning its step over the tokens.
 
     The step becomes the body of a Scan over the tokens' second axis. Its constants stay outside.
     """
@@ -382,7 +382,7 @@ def _scanned(step: ModelProto, graph: Graph) -> ModelProto:
 
 
 def _body(step: GraphProto) -> GraphProto:
-    """Return a step as the body of a Scan: a token of each row (B,) in, logits (B, V) out."""
+    """Turn a step graph into the body of a Scan: tokens (B,) in, logits (B, V) out."""
     from onnx import TensorProto, helper
 
     inner = {name: f"step.{name}" for name in ("tokens", "logits")}
@@ -401,7 +401,7 @@ def _body(step: GraphProto) -> GraphProto:
 
 
 def _first_states(examples: dict[str, Tensor]) -> tuple[list[Any], list[Any]]:
-    """Return constants and nodes that give every row the state of one that has read nothing.
+    """Build the constants and nodes that give every row the initial state.
 
     Args:
         examples: by name what rows begin with, (B, ...).
@@ -421,7 +421,7 @@ def _first_states(examples: dict[str, Tensor]) -> tuple[list[Any], list[Any]]:
 
 
 def _renamed(node: Any, names: dict[str, str]) -> Any:
-    """Return a node of a graph with other names for some of its inputs and outputs."""
+    """Copy a graph node with some of its inputs and outputs renamed."""
     renamed = type(node)()
     renamed.CopyFrom(node)
     for listed in (renamed.input, renamed.output):
@@ -430,7 +430,7 @@ def _renamed(node: Any, names: dict[str, str]) -> Any:
 
 
 def _checked(model: ModelProto, name: str) -> bytes:
-    """Return a graph as a file.
+    """Serialize an ONNX graph, after checking its size.
 
     Raises:
         SeqgenError: it is too large.
@@ -441,7 +441,7 @@ def _checked(model: ModelProto, name: str) -> bytes:
 
 
 def _tokenizer_files(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    """Yield the tokenizers as seqgen reads them, and as Hugging Face's library does, if it can."""
+    """Yield seqgen's tokenizer files, and Hugging Face's where the tokenizer allows."""
     source = exported.source_tokenizer
     sides = {"tokenizer": exported.tokenizer}
     if isinstance(source, Tokenizer) and source is not exported.tokenizer:

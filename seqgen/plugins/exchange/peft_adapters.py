@@ -1,4 +1,4 @@
-"""Folders of low-rank adapters, as the library peft reads and writes them.
+"""Import and export of low-rank adapters (LoRA) as folders of the library peft.
 
 A folder has the settings in `adapter_config.json`, and the factors of each update in
 `adapter_model.safetensors`, by the name that the module has in transformers:
@@ -47,7 +47,7 @@ MOST_RANK, MOST_ALPHA = 1 << 20, 1e6
 
 
 def base_of(folder: Path) -> str:
-    """Return where the model of a folder's adapters is, or what it is called; "" if unknown.
+    """Read the path or name of the base model from a folder of adapters; "" if unknown.
 
     Raises:
         SeqgenError: its table is damaged.
@@ -57,7 +57,7 @@ def base_of(folder: Path) -> str:
 
 
 def read_adapters(folder: Path, config: TransformerConfig, name: str) -> Adapters:
-    """Return the adapters of a folder.
+    """Read the low-rank adapters of a peft folder.
 
     Args:
         folder: see above.
@@ -115,12 +115,12 @@ def _is_alpha(value: Any) -> bool:
 
 
 def _means(key: str, module: str) -> bool:
-    """Return whether a name in a pattern is that of a module, or its last parts are."""
+    """Check whether a pattern's key is a module's name or its last parts."""
     return f".{module}".endswith(f".{key}")
 
 
 def _matrices_of(config: TransformerConfig, name: str) -> tuple[str, list[TensorPart]]:
-    """Return the family of a model, and those of its matrices that can have adapters.
+    """Return a model's Hugging Face family, and the matrices that can have adapters.
 
     Raises:
         SeqgenError: no family has such a model; see `hf_config.write`.
@@ -137,7 +137,7 @@ def _matrices_of(config: TransformerConfig, name: str) -> tuple[str, list[Tensor
 
 
 def _pair(matrix: TensorPart, number: int, rank: int) -> tuple[TensorPart, TensorPart]:
-    """Return A and B of one of the modules that a matrix of ours consists of.
+    """Build the `TensorPart`s of A and B for one of the modules that form a matrix.
 
     Args:
         matrix: ours.
@@ -157,7 +157,7 @@ def _pair(matrix: TensorPart, number: int, rank: int) -> tuple[TensorPart, Tenso
 
 
 def files_of(exported: ModelToExport) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a folder of adapters; see `store.formats.FolderExporter`."""
+    """Yield the files of a peft adapter folder; see `store.formats.FolderExporter`."""
     from safetensors.torch import save
 
     adapters, name = exported.adapters, exported.name
@@ -203,7 +203,7 @@ def _plain(number: float) -> int | float:
 
 
 def _pairs_of(tensors: Mapping[str, Tensor], matrix: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield A and B of each map of a matrix of ours."""
+    """Yield the adapter pairs A, B of a matrix, one per module that it consists of."""
     for number in itertools.count():
         if f"{matrix}.{A}.{number}" not in tensors:
             return
@@ -211,7 +211,7 @@ def _pairs_of(tensors: Mapping[str, Tensor], matrix: str) -> Iterator[tuple[Tens
 
 
 def _of_rows(pairs: Sequence[tuple[Tensor, Tensor]], begin: int, end: int) -> tuple[Tensor, Tensor]:
-    """Return one A and one B for some rows of a matrix, which may belong to several maps."""
+    """Extract A and B for a range of a matrix's rows, which may span several modules."""
     import torch
 
     ends = list(itertools.accumulate(len(b) for _, b in pairs))

@@ -1,4 +1,4 @@
-"""How files of other tools begin, which tells what they are."""
+"""Detection of file formats by the first bytes of a file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from seqgen.files import begins_with
 
 
 def is_gguf(path: Path) -> bool:
-    """Return whether a file begins as a GGUF file does."""
+    """Check whether a file starts with the GGUF signature."""
     return begins_with(path, b"GGUF")
 
 
 def begins_arpa(line: bytes) -> bool:
-    """Return whether a first line is that of an ARPA file."""
+    """Check whether a first line is the start of an ARPA file."""
     return line.startswith(b"\\data\\")

@@ -1,4 +1,4 @@
-"""Associative memories, which restore corrupted lines."""
+"""Associative memories (Hopfield networks) that restore corrupted lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hopfield networks: memories of patterns of +1 and -1 (Hopfield 1982).
+"""Hopfield networks: associative memories of patterns of +1 and -1 (Hopfield 1982).
 
 The weights follow from the patterns; what is restored is what the network settles in.
 """
@@ -28,7 +28,7 @@ Threshold = float | np.ndarray  # of all units, or (n,) of each
 
 @dataclass(frozen=True, kw_only=True)
 class HopfieldConfig(ModelConfig):
-    """A memory of lines, each a pattern of `length` tokens of `bits` units."""
+    """Configuration of a memory of lines: patterns of `length` tokens of `bits` units each."""
 
     length: int = setting(
         "Number of tokens in a pattern: shorter lines are filled up, longer ones refused.",
@@ -64,12 +64,12 @@ class HopfieldConfig(ModelConfig):
 
     @property
     def units(self) -> int:
-        """The number of units n."""
+        """Number of units n."""
         return self.length * self.bits
 
 
 class Codes:
-    """How lines become units: each token has a random code of +1 and -1 at each position.
+    """Encoding of lines as units: a random code of +1 and -1 for each token at each position.
 
     Attributes:
         codes: (L, V, bits) int8: +1 and -1; 0 for tokens that no line has.
@@ -79,11 +79,11 @@ class Codes:
     codes: Leaf
 
     def parameter_count(self) -> int:
-        """Return the number of connections, n (n - 1) / 2: both ways have one weight."""
+        """Count the connections, n (n - 1) / 2, since the weights are symmetric."""
         return self.config.units * (self.config.units - 1) // 2
 
     def encode(self, tokens: Sequence[int], unknown: int) -> np.ndarray:
-        """Return the units (n,) of tokens from the first position on, as int8.
+        """Encode tokens as units (n,) int8, starting at the first position.
 
         Args:
             tokens: at most L of them.
@@ -98,7 +98,7 @@ class Codes:
         return units.reshape(-1)
 
     def decode(self, units: np.ndarray, end: int) -> list[int]:
-        """Return the tokens whose codes are nearest to the units (n,), up to the token `end`."""
+        """Decode units (n,) to the tokens with the nearest codes, up to the token `end`."""
         codes = ops_of(self.codes).array(self.codes).astype(np.float64)
         rows = units.reshape(self.config.length, self.config.bits)
         nearest = np.einsum("lvb,lb->lv", codes, rows).argmax(1).tolist()
@@ -106,7 +106,7 @@ class Codes:
 
 
 class HopfieldArrays(Codes, ArrayNetwork):
-    """The memory of `Hopfield`, see there.
+    """Array version of `Hopfield`.
 
     Raises:
         ValueError: the weights are not symmetric, or have a diagonal.
@@ -127,13 +127,13 @@ class HopfieldArrays(Codes, ArrayNetwork):
 
 
 def hebbian(patterns: np.ndarray) -> np.ndarray:
-    """Return w_ij = 1/P sum_u e_i^u e_j^u, and w_ii = 0, of patterns (P, n); (n, n) float64."""
+    """Compute Hebbian weights w_ij = 1/P sum_u e_i^u e_j^u, w_ii = 0, of patterns (P, n)."""
     e = patterns.astype(np.float64)
     return _without_diagonal(e.T @ e / len(e))
 
 
 def projection(patterns: np.ndarray) -> np.ndarray:
-    """Return the projection onto the span of patterns (P, n), without its diagonal; (n, n).
+    """Compute the projection (n, n) onto the span of patterns (P, n), with a zero diagonal.
 
     Each pattern is kept as it is, however similar they are, up to n of them that are linearly
     independent (Personnaz, Guyon and Dreyfus 1986).
@@ -152,13 +152,13 @@ RULES = {"hebbian": hebbian, "projection": projection}
 
 
 def energy(weights: np.ndarray, units: np.ndarray, threshold: Threshold = 0.0) -> float:
-    """Return -1/2 sum_ij w_ij s_i s_j + sum_i threshold_i s_i of units (n,)."""
+    """Compute the energy -1/2 sum_ij w_ij s_i s_j + sum_i threshold_i s_i of units (n,)."""
     s = units.astype(np.float64)
     return float(-0.5 * (s @ weights @ s) + (threshold * s).sum())
 
 
 def update_all(weights: np.ndarray, units: np.ndarray, threshold: Threshold = 0.0) -> np.ndarray:
-    """Return the units (n,) after a synchronous update.
+    """Update all units (n,) synchronously.
 
     s_i = +1 if sum_j w_ij s_j > threshold_i, else -1.
     """
@@ -168,7 +168,7 @@ def update_all(weights: np.ndarray, units: np.ndarray, threshold: Threshold = 0.
 def update_each(
     weights: np.ndarray, units: np.ndarray, order: np.ndarray, threshold: Threshold = 0.0
 ) -> np.ndarray:
-    """Return the units (n,) after each has been updated once, in the given order."""
+    """Update each unit (n,) once, one after another in the given order."""
     s, field = units.copy(), weights @ units  # field_i = sum_j w_ij s_j
     thresholds = np.broadcast_to(threshold, s.shape)
     for i in order.tolist():
@@ -181,7 +181,7 @@ def update_each(
 
 @dataclass(frozen=True)
 class Recalled:
-    """What a network settled in.
+    """Result of a recall: final state, energies, and how it ended.
 
     Attributes:
         units: (n,) int8, the last state.
@@ -203,7 +203,7 @@ def recall(
     threshold: Threshold = 0.0,
     sweeps: int = 100,
 ) -> Recalled:
-    """Update the units until nothing changes.
+    """Update the units until the state is stable, repeats, or a limit is reached.
 
     One at a time, in a random order for each sweep, the energy never rises; all at once they
     may end in a cycle of two states.

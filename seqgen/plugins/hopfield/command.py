@@ -18,7 +18,7 @@ UNSETTLED = {
 
 
 class Corrupted(Options, panel=Panel.SEARCH):
-    """Lines to restore, and how."""
+    """Options of `seqgen restore`: the lines to restore, and how to update the units."""
 
     lines: tuple[str, ...] = argument(
         "Line to restore; each argument is one. If text is piped in, each of its lines is "

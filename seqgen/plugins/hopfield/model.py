@@ -1,4 +1,4 @@
-"""A Hopfield network as a torch module, which is trained and stored; see `hopfield_arrays.py`."""
+"""Hopfield network as a torch module, which can be trained and stored; see `arrays.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqgen.plugins.hopfield.arrays import Codes, HopfieldConfig
 
 
 class Hopfield(Codes, TorchModel):
-    """The registry's `hopfield`: no language model, but a memory of lines.
+    """Associative memory of lines, the registry's `hopfield`; not a language model.
 
     Attributes:
         weights: (n, n) float32, symmetric, with a diagonal of zeros.

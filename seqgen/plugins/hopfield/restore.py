@@ -1,4 +1,4 @@
-"""Restoring corrupted lines by an associative memory."""
+"""Restoration of corrupted lines by an associative memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqgen.wording import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class Restored(ShortRepr):
-    """The keys of a record of `seqgen restore --json`, in order.
+    """Record of one line from `seqgen restore --json`.
 
     Attributes:
         index: of the line.
@@ -62,7 +62,7 @@ def load_memory(name: str | Path | None = None) -> LoadedModel:
 def restore(
     memory: LoadedModel, lines: Iterable[str], *, synchronous: bool = False, seed: int = 0
 ) -> Iterator[Restored]:
-    """Restore lines, each as soon as it is read.
+    """Restore corrupted lines, yielding each as soon as it is read.
 
     Args:
         memory: the memory.

@@ -1,4 +1,4 @@
-"""Storing lines in a Hopfield network, which takes one pass and no gradients."""
+"""Storage of lines in a Hopfield network, in one pass and without gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from seqgen.wording import plural
 def store_lines(
     loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
 ) -> EstimationResult:
-    """Store the lines of the training part; see `Estimator.run`."""
+    """Store the lines of the training part in the network; see `Estimator.run`."""
     began = time.perf_counter()
     framing, units = loaded.framing, loaded.model.config.units
     never = impossible(prepared.tokenizer, framing)
@@ -48,7 +48,7 @@ STORING = Estimator(
 def store_patterns(
     model: Hopfield, corpus: Corpus, impossible: Sequence[int], end: int, seed: int
 ) -> int:
-    """Store every distinct line; return how many there are.
+    """Store every distinct line in the network; return their number.
 
     What follows a line's end is random: if it were the same for all lines, short ones would run
     into one another.
@@ -79,7 +79,7 @@ def store_patterns(
 
 
 def padded(corpus: Corpus, length: int, end: int) -> np.ndarray:
-    """Return the distinct lines of a corpus, each filled up with `end`, (P, length) of int64.
+    """Return the distinct lines of a corpus, padded with `end` to (P, length) int64.
 
     Raises:
         SeqgenError: a line is longer.

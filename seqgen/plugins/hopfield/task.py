@@ -1,4 +1,4 @@
-"""Lines stored in an associative memory, which restores them."""
+"""The task of storing lines in an associative memory that restores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classifiers, taggers and masked models: predicted labels, and blanks filled in."""
+"""Classifiers, taggers and masked models: prediction of labels and of hidden tokens."""
 
 from __future__ import annotations
 

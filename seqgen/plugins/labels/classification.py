@@ -1,4 +1,4 @@
-"""How well labels are predicted: confusion, F1, entities, and bootstrap intervals."""
+"""Measures of classification: confusion matrix, F1, entities, and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTITY_TAG = re.compile(r"O|[BIES](-.+)?")
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """Return how often label i was predicted as j, (C, C) int64.
+    """Count how often label i was predicted as j: the confusion matrix (C, C), int64.
 
     Args:
         truth: (N,) of int, the labels.
@@ -31,13 +31,13 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndar
 
 
 def f1_of(hits: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Return F1, 2 hits / (predicted + true), of precision and recall; 0 for 0 / 0."""
+    """Compute F1 = 2 hits / (predicted + true), with 0 for 0 / 0."""
     total = predicted + true
     return np.divide(2 * hits, total, out=np.zeros(hits.shape), where=total > 0)
 
 
 def macro_f1(hits: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Return the mean of F1 over the labels that occur or were predicted, (...).
+    """Compute macro-F1 (...): the mean F1 of the labels that occur or were predicted.
 
     Args:
         hits: (..., C), how often each label was predicted rightly.
@@ -49,13 +49,13 @@ def macro_f1(hits: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.nd
 
 
 def marks_entities(tags: Iterable[str]) -> bool:
-    """Return whether all tags are those of entities, as in BIO: O, B-PER, I-PER."""
+    """Check whether all tags are entity tags, as in BIO: O, B-PER, I-PER."""
     tags = set(tags)
     return all(ENTITY_TAG.fullmatch(tag) for tag in tags) and any(tag[:1] != "O" for tag in tags)
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """Return the entities of a sentence: the type, the first word and the one after the last.
+    """Extract the entities of a tagged sentence: type, first word, and the word after the last.
 
     As conlleval counts them (Tjong Kim Sang and De Meulder 2003): an I- that continues no entity,
     or follows one of another type, begins an entity. E- ends one, and S- is one (IOBES).
@@ -76,7 +76,7 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A figure and its 95 % interval.
+    """A value and its 95 % confidence interval.
 
     Attributes:
         value: the figure.
@@ -90,7 +90,7 @@ class IntervalEstimate:
 
 
 def mcnemar(only_one: int, only_other: int) -> float:
-    """Return the two-sided p-value of "two classifiers are right equally often".
+    """Compute the two-sided p-value of McNemar's exact test: are two classifiers equally accurate?
 
     Exact: under it, which of the two is right is a fair coin for each text on which only one of
     them is (McNemar 1947; the binomial instead of his chi-squared).
@@ -106,7 +106,7 @@ def mcnemar(only_one: int, only_other: int) -> float:
 
 
 def resampled(counts: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
-    """Return the totals of counts over examples that are drawn with replacement, (R, K).
+    """Draw bootstrap samples of examples, and sum their counts per sample: (R, K).
 
     Args:
         counts: (E, K), of each example.
@@ -121,5 +121,5 @@ def resampled(counts: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> 
 
 
 def estimated(value: float, samples: np.ndarray) -> IntervalEstimate:
-    """Return a figure with the interval of its bootstrap samples (R,)."""
+    """Build a value's 95 % interval from its bootstrap samples (R,)."""
     return IntervalEstimate(value, *percentile_interval(samples))

@@ -1,4 +1,4 @@
-"""From texts with labels, or tagged sentences, to tokens: read, split, and both sides encoded."""
+"""Data sets of labelled texts and tagged sentences: reading, splitting and encoding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FEW_LABELS = 50
 
 @dataclass(frozen=True)
 class PreparedExamples(Prepared):
-    """Examples ready to be trained on; `train` and `val` have labels as their tokens.
+    """Encoded examples for training; the tokens of `train` and `val` are label numbers.
 
     Attributes:
         encoder: what made ids of them.
@@ -52,7 +52,7 @@ class PreparedExamples(Prepared):
 
     @property
     def classes(self) -> Classes:
-        """The labels."""
+        """The labels that occur in the data."""
         return self.encoder.classes
 
     @property
@@ -92,7 +92,7 @@ class PreparedExamples(Prepared):
 
 @dataclass(frozen=True)
 class LabelTokens(Tokenizers):
-    """The tokens of examples, and the labels that are predicted.
+    """The tokenizer of the texts, and the set of labels.
 
     Attributes:
         classes: the labels.
@@ -105,7 +105,7 @@ class LabelTokens(Tokenizers):
 
 @dataclass
 class ExampleDataset(Dataset, ABC):
-    """Examples with labels."""
+    """Base class of data sets of labelled examples."""
 
     noun = "labels"
     format: ClassVar[Format]
@@ -118,7 +118,7 @@ class ExampleDataset(Dataset, ABC):
 
     @cached_property
     def examples(self) -> list[Example]:
-        """All of them."""
+        """All examples of the data set."""
         return self._read(self.text)
 
     def _read(self, text: Text) -> list[Example]:
@@ -205,7 +205,7 @@ class ExampleDataset(Dataset, ABC):
 
 
 class LabelledTextDataset(ExampleDataset):
-    """Texts with a label each."""
+    """Data set of texts with one label each."""
 
     format = TEXTS
 
@@ -229,7 +229,7 @@ class LabelledTextDataset(ExampleDataset):
 
 
 class TaggedSentenceDataset(ExampleDataset):
-    """Sentences with a tag for each word."""
+    """Data set of sentences with a tag for each word."""
 
     format = SENTENCES
     record_end = SENTENCE_END

@@ -1,4 +1,4 @@
-"""How well classifiers and taggers predict labels, and whether one is right more often."""
+"""Evaluation and comparison of classifiers and taggers: accuracy, F1 and significance tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_LABELS = 1000
 
 @dataclass(frozen=True)
 class LabelFigures:
-    """What records of a classifier or a tagger begin with.
+    """Common first fields of the records of `seqgen eval` and `compare` for label models.
 
     Attributes:
         model: its name.
@@ -54,7 +54,7 @@ class LabelFigures:
 
 @dataclass(frozen=True, repr=False)
 class LabelEvaluation(ShortRepr, LabelFigures):
-    """The keys of a record of `seqgen eval --json` of a classifier or a tagger, in order.
+    """Record of `seqgen eval --json` for a classifier or a tagger.
 
     Attributes:
         nats_per_label: the cross-entropy.
@@ -86,7 +86,7 @@ class LabelEvaluation(ShortRepr, LabelFigures):
 def evaluate_labels(
     loaded: LoadedLabeller, examples: list[Example] | None = None, name: str = "validation"
 ) -> LabelEvaluation:
-    """Measure a classifier or a tagger.
+    """Measure the accuracy and F1 of a classifier or a tagger on labelled examples.
 
     Args:
         loaded: the model.
@@ -137,7 +137,7 @@ def evaluate_labels(
 def check_labels(
     loaded: LoadedLabeller, examples: list[Example] | None = None, name: str = "validation"
 ) -> None:
-    """Refuse what `evaluate_labels` cannot measure because of its labels, before any work.
+    """Check early that a model knows all labels of the examples for `evaluate_labels`.
 
     Raises:
         SeqgenError: a label is not known; or nothing was held out.
@@ -147,7 +147,7 @@ def check_labels(
 
 
 def held_out(loaded: LoadedLabeller) -> list[Example]:
-    """Return the examples that a model held out.
+    """Return the examples that a model held out from training.
 
     Raises:
         SeqgenError: there are none.
@@ -164,7 +164,7 @@ Numbers = Sequence[np.ndarray]
 def _figures(
     matrix: np.ndarray, truth: Numbers, predicted: Numbers, by_sentence: bool
 ) -> dict[str, dict[str, float]]:
-    """Return accuracy and macro-F1, with their intervals."""
+    """Compute accuracy and macro-F1 with their confidence intervals."""
     hits, labels = int(matrix.trace()), int(matrix.sum())
     counts = _counts(truth, predicted, len(matrix))
     samples = np.split(resampled(counts), 3, axis=1)  # hits, predicted and true, (R, C) each
@@ -176,7 +176,7 @@ def _figures(
 
 
 def _counts(truth: Numbers, predicted: Numbers, classes: int) -> np.ndarray:
-    """Return for each example the hits, predictions and occurrences of each label, (E, 3 C)."""
+    """Count the hits, predictions and occurrences of each label per example, (E, 3 C)."""
     counts = np.zeros((len(truth), 3, classes))
     for row, t, p in zip(counts, truth, predicted, strict=True):
         np.add.at(row[0], t[t == p], 1)
@@ -186,7 +186,7 @@ def _counts(truth: Numbers, predicted: Numbers, classes: int) -> np.ndarray:
 
 
 def _entity_figures(names: Sequence[str], truth: Numbers, predicted: Numbers) -> dict[str, Any]:
-    """Return precision, recall and F1 of whole entities, if tags mark any."""
+    """Compute precision, recall and F1 of entities; None each unless tags mark entities."""
     if not marks_entities(names):
         return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1"))
     counts = np.zeros((len(truth), 3))
@@ -218,7 +218,7 @@ def _by_label(names: Sequence[str], matrix: np.ndarray) -> list[dict[str, Any]]:
 
 
 def _signature(by_word: bool, figure: str, more: Sequence[str]) -> str:
-    """Return how accuracies, another figure, and what else there is were made."""
+    """Describe how the confidence intervals were computed, as a short signature string."""
     unit = "sentences" if by_word else "examples"
     accuracy = f"bootstrap-of-{unit}" if by_word else "wilson"
     return "|".join(
@@ -228,7 +228,7 @@ def _signature(by_word: bool, figure: str, more: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class LabelComparison(LabelFigures):
-    """The keys of a record of `seqgen compare --json` of classifiers or taggers, in order.
+    """Record of `seqgen compare --json` for one of several classifiers or taggers.
 
     Attributes:
         accuracy: the share predicted rightly, with its interval as in `seqgen eval`.
@@ -258,7 +258,7 @@ def compare_labels(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[LabelComparison]:
-    """Compare classifiers, or taggers, on the same examples; return them as given.
+    """Compare classifiers, or taggers, on the same examples, in the given order.
 
     Args:
         models: at least one, of one kind.
@@ -304,7 +304,7 @@ def compare_labels(
 
 
 def _accuracy(correct: int, labels: int, samples: np.ndarray | None) -> IntervalEstimate:
-    """Return an accuracy with Wilson's interval, or with that of its bootstrap samples (R,)."""
+    """Compute accuracy with Wilson's interval, or from its bootstrap samples (R,) if given."""
     interval_of = (
         wilson_interval(correct, labels) if samples is None else percentile_interval(samples)
     )
@@ -314,7 +314,7 @@ def _accuracy(correct: int, labels: int, samples: np.ndarray | None) -> Interval
 def _beside_best(
     hits: np.ndarray, samples: np.ndarray, labels: int, is_best: bool, by_word: bool
 ) -> dict[str, Any]:
-    """Return `difference`, `p_value` and `mcnemar` of `LabelComparison`.
+    """Compute the fields `difference`, `p_value` and `mcnemar` of `LabelComparison`.
 
     Args:
         hits: (E, 2), how many labels of each example this model and the best predict rightly.
@@ -339,7 +339,7 @@ def _beside_best(
 
 
 def common_examples(models: Sequence[LoadedLabeller]) -> list[Example]:
-    """Return the examples that all of some models held out.
+    """Return the examples that all models held out, which must be the same ones.
 
     Raises:
         SeqgenError: one held nothing out; or two held out different examples.
@@ -355,7 +355,7 @@ def common_examples(models: Sequence[LoadedLabeller]) -> list[Example]:
 
 
 def _hits(loaded: LoadedLabeller, examples: list[Example], name: str) -> np.ndarray:
-    """Return how many labels of each example a model predicts rightly, (E,)."""
+    """Count how many labels of each example a model predicts correctly, (E,)."""
     return np.array(
         [
             np.count_nonzero(log_probs.argmax(-1) == loaded.encoder.numbers(example, name))

@@ -1,4 +1,4 @@
-"""Texts with a label, and sentences with a tag for each word: reading, writing and encoding them.
+"""Labelled texts and tagged sentences: reading, writing and encoding them.
 
 A file of texts has a line for each: text, tab, label. A file of tagged sentences is in columns, as
 those of CoNLL's shared tasks: a line for each word, the word first and its tag last, and an empty
@@ -41,17 +41,17 @@ class Example:
 
     @property
     def text(self) -> str:
-        """The words with a space between any two."""
+        """The words joined by spaces."""
         return " ".join(self.words)
 
     @property
     def content(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What distinguishes it from other examples: its words and its labels."""
+        """The words and the labels, by which examples are compared."""
         return self.words, self.labels
 
 
 class ExampleReader(ABC):
-    """Makes examples of the lines of a file, each as soon as its last line is there.
+    """Streaming parser that yields each example once its last line has been read.
 
     Args:
         name: what an error calls the file.
@@ -63,7 +63,7 @@ class ExampleReader(ABC):
         self.number = 0
 
     def batches(self, chunks: Iterable[str]) -> Iterator[list[Example]]:
-        """Yield the examples of a text that comes in pieces: those that came together.
+        """Parse a text that arrives in chunks; yield the examples completed by each chunk.
 
         Raises:
             SeqgenError: a line is none of an example; names it. Those before it come first.
@@ -86,20 +86,20 @@ class ExampleReader(ABC):
 
     @property
     def where(self) -> str:
-        """The place of the last line, for errors."""
+        """File name and number of the current line, for error messages."""
         return f"{self.name}, line {self.number}"
 
     @abstractmethod
     def take(self, line: str) -> Example | None:
-        """Read a line; return the example that ends with it, if one does."""
+        """Parse a line; return the example that it completes, if any."""
 
     def end(self) -> Example | None:
-        """Return the example that the end of the file ends, if there is one."""
+        """Return the example that the end of the file completes, if any."""
         return None
 
 
 class TextReader(ExampleReader):
-    """Texts, a line each; if they are labelled, the last tab separates a text from its label."""
+    """Parser of texts, one per line; in labelled files the label follows the last tab."""
 
     def take(self, line: str) -> Example:
         text, label = line, ""
@@ -115,7 +115,7 @@ class TextReader(ExampleReader):
 
 
 class SentenceReader(ExampleReader):
-    """Sentences in columns: the first is the word, and the last its tag if they are labelled."""
+    """Parser of sentences in columns: the word first and, if labelled, the tag last."""
 
     def __init__(self, name: str, labelled: bool = True) -> None:
         super().__init__(name, labelled)
@@ -149,24 +149,24 @@ class SentenceReader(ExampleReader):
 
 
 def _columns(line: str) -> list[str]:
-    """Return the columns of a line: between tabs if it has any, else between spaces."""
+    """Split a line into columns at tabs if it has any, else at spaces."""
     return [c.strip() for c in line.split("\t")] if "\t" in line else COLUMNS.split(line)
 
 
 def written_text(example: Example, labels: Sequence[str]) -> str:
-    """Return a text as a line of a file of texts."""
+    """Format a text and its label as a line of a file."""
     return f"{example.text}\t{labels[0]}\n"
 
 
 def written_sentence(example: Example, labels: Sequence[str]) -> str:
-    """Return a sentence as the lines of a file in columns."""
+    """Format a sentence as one line per word with its tag, and an empty line."""
     pairs = zip(example.words, labels, strict=True)
     return "".join(f"{word}\t{label}\n" for word, label in pairs) + "\n"
 
 
 @dataclass(frozen=True)
 class Format:
-    """How examples stand in a file.
+    """File format of labelled texts or of tagged sentences: its parser and writer.
 
     Attributes:
         reader: makes examples of its lines.
@@ -180,11 +180,11 @@ class Format:
 
     @classmethod
     def of(cls, by_word: bool) -> Format:
-        """Return the format of tagged sentences, or that of texts with a label."""
+        """Choose the file format: tagged sentences if `by_word`, else labelled texts."""
         return SENTENCES if by_word else TEXTS
 
     def read(self, chunks: Iterable[str], name: str) -> list[Example]:
-        """Return the labelled examples of a text.
+        """Parse the labelled examples of a file.
 
         Args:
             chunks: it in pieces cut anywhere.
@@ -206,7 +206,7 @@ SENTENCES = Format(SentenceReader, written_sentence, by_word=True)
 
 @dataclass(frozen=True)
 class ExampleEncoder:
-    """Makes ids of examples.
+    """Encodes the texts of examples as token ids and their labels as numbers.
 
     A sentence is its words with a space between any two, and is read from a start symbol on. A
     word's tag stands at its last token.
@@ -224,11 +224,11 @@ class ExampleEncoder:
     start: int
 
     def ids(self, example: Example) -> list[int]:
-        """Encode an example's text, the start symbol first."""
+        """Encode an example's text, with the start symbol first."""
         return [self.start, *self.tokenizer.encode(example.text).tolist()]
 
     def places(self, example: Example) -> np.ndarray:
-        """Return where the labels of an example are predicted, among its logits, (W,) int64.
+        """Find the logit positions (W,) that predict an example's labels: each word's last token.
 
         Raises:
             SeqgenError: the tokenizer does not keep two words apart.
@@ -246,13 +246,13 @@ class ExampleEncoder:
         return places
 
     def sources(self, examples: Sequence[Example]) -> TokenSources:
-        """Encode the texts of examples as sources."""
+        """Encode the texts of examples as source sequences."""
         sources = TokenSources.of([self.ids(example) for example in examples])
         unknown = np.count_nonzero(sources.values == self.tokenizer.unk_id)
         return TokenSources(sources.values, sources.ends, int(unknown))
 
     def corpus(self, examples: Sequence[Example], name: str) -> Corpus:
-        """Return examples to train on: labels as targets, texts as sources.
+        """Encode labelled examples for training: labels as targets, texts as sources.
 
         Targets that no loss counts, of tokens that end no word, have the number after the last
         label's.
@@ -275,7 +275,7 @@ class ExampleEncoder:
         return Corpus(tokens, ends, 0, sources.oov, sources, unscored=(none, none))
 
     def numbers(self, example: Example, name: str) -> list[int]:
-        """Return the numbers of an example's labels.
+        """Return the class numbers of an example's labels.
 
         Raises:
             SeqgenError: one is not known; names its line.

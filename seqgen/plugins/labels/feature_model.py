@@ -1,4 +1,4 @@
-"""The model whose features an encoder reads beside the tokens (`--features`)."""
+"""The pretrained model whose features an encoder reads besides the tokens (`--features`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqgen.training.fine_tune import FeatureSource, tokenizer_of
 
 @dataclass(frozen=True)
 class FeatureModel(FeatureSource):
-    """A trained model and its features.
+    """A pretrained model used as a feature extractor.
 
     Attributes:
         features: what it knows of tokens.

@@ -1,4 +1,4 @@
-"""Filling in the blanks of a text with a masked model."""
+"""Prediction of the blanks of a text with a masked model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MASK = "[MASK]"
 
 @dataclass(frozen=True, repr=False)
 class Filled(ShortRepr):
-    """The keys of a record of `seqgen fill --json`, in order.
+    """Record of one text from `seqgen fill --json`.
 
     Attributes:
         index: of the text, from 0.
@@ -51,7 +51,7 @@ def fill(
     top: int = 1,
     filters: Sequence[WordFilter] = (),
 ) -> Iterator[Filled]:
-    """Yield the most probable tokens for the blanks of each text, as soon as it is read.
+    """Predict the most probable tokens for the blanks of each text, yielding as texts are read.
 
     Each [MASK] is predicted from all other tokens of its text, of which other [MASK]s are part:
     tokens for several blanks need not fit together. Tokens that differ only in the spaces around
@@ -101,17 +101,17 @@ def fill(
 
 
 def line_breaks(tokenizer: Tokenizer) -> list[int]:
-    """Return the tokens that hold a line break, which fills no blank of a line."""
+    """List the tokens that contain a line break, which must not fill a blank."""
     return [i for i in range(tokenizer.vocab_size) if {"\n", "\r"} & set(tokenizer.decode([i]))]
 
 
 def shown(piece: str) -> str:
-    """Return a token without the spaces around it, unless it is nothing else."""
+    """Strip the spaces around a token, unless it consists of spaces only."""
     return piece.replace(SPACE, " ").strip(" ") or piece
 
 
 def _check(loaded: LoadedModel, ids: list[int], places: list[int], where: str) -> None:
-    """Refuse a text without a blank, or one that is too long.
+    """Check that a text has a blank and fits the model's window.
 
     Raises:
         SeqgenError: names it.
@@ -126,7 +126,7 @@ def _check(loaded: LoadedModel, ids: list[int], places: list[int], where: str) -
 
 
 def parts_of(tokenizer: Tokenizer, text: str) -> list[str]:
-    """Return the text around each [MASK], without the space that a token there has itself."""
+    """Split a text at each [MASK], dropping the space that the predicted token brings itself."""
     *parts, last = text.split(MASK)
     if tokenizer.joins_space:
         parts = [part.removesuffix(" ") for part in parts]
@@ -134,7 +134,7 @@ def parts_of(tokenizer: Tokenizer, text: str) -> list[str]:
 
 
 def hidden(tokenizer: Tokenizer, parts: Sequence[str], mask: int) -> tuple[list[int], list[int]]:
-    """Return a text as ids, with `mask` between its parts; and where these are, from 0."""
+    """Encode text parts with mask tokens between them; return the ids and the masks' positions."""
     ids, places = tokenizer.encode(parts[0]).tolist(), []
     for part in parts[1:]:
         places.append(len(ids))
@@ -143,7 +143,7 @@ def hidden(tokenizer: Tokenizer, parts: Sequence[str], mask: int) -> tuple[list[
 
 
 def filled(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> str:
-    """Return a text with a token in the place of each [MASK], joined as the tokenizer decodes.
+    """Replace each [MASK] of a text by a token, with spaces as the tokenizer decodes them.
 
     A word that has no space of its own keeps the one before its blank; and one that has a space
     loses it where none is due: at the beginning, or after white space.
@@ -166,7 +166,7 @@ def filled(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> str:
 
 @without_gradients
 def probabilities_at(model: MaskedModel, ids: Sequence[int], places: Sequence[int]) -> np.ndarray:
-    """Return the probability of every token of the tokenizer at each place, (M, V) of float64."""
+    """Compute the probability of every token at each masked position, (M, V) float64."""
     symbols = model.config.symbols
     row = np.array([[symbols.cls, *ids, symbols.sep]])
     logits, _ = model(model.ids(row), [row.shape[1]], model.ids(np.array([places]) + 1))

@@ -1,4 +1,4 @@
-"""`seqgen fill`: predict what belongs in the blanks of a text."""
+"""`seqgen fill`: predict the tokens in the blanks of a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Filters = added_options("fill")
 
 
 class Blanks(Options, panel=Panel.OUTPUT):
-    """Texts with blanks, and how they are filled."""
+    """Options of `seqgen fill`: the texts with blanks, the filters, and how many tokens to list."""
 
     texts: tuple[str, ...] = argument(
         "Text with [MASK] in the place of each token to predict; each argument is one. If text is "

@@ -1,4 +1,4 @@
-"""Training of masked models: tokens are hidden, and predicted from those around them."""
+"""Training regime of masked language models: predict hidden tokens from both sides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FOLLOWS, PART, PLACE = range(3)  # its last word: what is drawn
 
 
 class MaskedTokens(Regime):
-    """-log P(x_t | the rest) at the places that are drawn (Devlin et al. 2019, section 3.1).
+    """Masked language modelling: -log P(x_t | the rest) at random positions (Devlin et al. 2019).
 
     Of each row a share `mask` of the tokens is drawn: [MASK] stands in the place of 80 % of them,
     a random token in the place of 10 %, and 10 % stay as they are. The draws of row r in step n
@@ -62,7 +62,7 @@ class MaskedTokens(Regime):
         return Loss(minimised, nats, None)
 
     def _costs(self, logits: Tensor, read: MaskedRows, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the minimised loss and the nats of places (B, M), weighted by row."""
+        """Compute the loss to minimize and the nats at positions (B, M), weighted by row."""
         targets = to_device(read.targets, logits.device)
         each = weights[:, None].expand(targets.shape)
         flat = logits.log_softmax(-1).flatten(0, 1), targets.flatten()
@@ -71,7 +71,7 @@ class MaskedTokens(Regime):
     def _with_second_part(
         self, rows: Rows, windows: Framed, draws: MaskDraws
     ) -> tuple[Framed, np.ndarray]:
-        """Return rows of two parts, and which of the second ones come from somewhere else, (B,)."""
+        """Build rows [CLS] A [SEP] B [SEP]; also return which B were drawn from elsewhere, (B,)."""
         model, (count, width) = self.reader.model, rows.batch.targets.shape
         numbers = draws.first_row + np.arange(count)
         follows, part, place = (
@@ -85,7 +85,7 @@ class MaskedTokens(Regime):
         return joined(windows, parts, following, model.config.symbols), other
 
     def _cost_of_order(self, follows: Tensor, other: np.ndarray, rows: Rows) -> Tensor:
-        """Return the cross-entropy of what B is, as much for each row as its tokens."""
+        """Compute the next-sentence loss, weighting each row by its number of tokens."""
         target_ids = torch.from_numpy(other.astype(np.int64)).to(follows.device)
         each = F.cross_entropy(follows, target_ids, reduction="none")  # (B,)
         hits = (follows.argmax(-1) == target_ids).sum()
@@ -95,7 +95,7 @@ class MaskedTokens(Regime):
 
 
 def framed_text(targets: np.ndarray, end: int | None, model: Bert) -> tuple[Framed, np.ndarray]:
-    """Return rows of text as a masked model reads them, and how many targets each has, (B,).
+    """Frame rows of text with [CLS] and [SEP], and count the targets of each row, (B,).
 
     Args:
         targets: (B, T) int64, the text; `IGNORED` where it has ended.

@@ -1,4 +1,4 @@
-"""Rows of text for a masked model: framed by its symbols, with tokens hidden for it to predict.
+"""Inputs of a masked model: rows framed by [CLS] and [SEP], with some tokens hidden.
 
 A row is [CLS] text [SEP], or [CLS] A [SEP] B [SEP] (Devlin et al. 2019, "BERT: Pre-training of deep
 bidirectional transformers for language understanding", section 3.1).
@@ -23,7 +23,7 @@ HIDDEN, REPLACED = 0.8, 0.1
 
 
 class Symbols(NamedTuple):
-    """The ids of the symbols that a masked model has besides the tokens of its text."""
+    """The ids of [CLS], [SEP] and [MASK]."""
 
     cls: int
     sep: int
@@ -31,13 +31,13 @@ class Symbols(NamedTuple):
 
     @classmethod
     def after(cls, vocab_size: int) -> Symbols:
-        """Return those that come after the tokens of a vocabulary."""
+        """Number the symbols after the last token of a vocabulary."""
         return cls(vocab_size, vocab_size + 1, vocab_size + 2)
 
 
 @dataclass(frozen=True)
 class Framed:
-    """Rows as a masked model reads them.
+    """Rows of text framed by [CLS] and [SEP].
 
     Attributes:
         values: (B, L) int64, padded on the right.
@@ -52,7 +52,7 @@ class Framed:
 
 @dataclass(frozen=True)
 class MaskedRows:
-    """Rows in which some tokens are to be predicted from those around them.
+    """Rows of which some tokens are hidden and must be predicted.
 
     Attributes:
         values: (B, L) int64, what is read, padded on the right.
@@ -69,7 +69,7 @@ class MaskedRows:
 
 @dataclass(frozen=True)
 class MaskDraws:
-    """What the draws of a row follow from.
+    """Seed, step and row number that determine the random numbers of a masked batch.
 
     Attributes:
         seed: of the run.
@@ -82,7 +82,7 @@ class MaskDraws:
     first_row: int = 0
 
     def uniforms(self, shape: tuple[int, ...], what: int) -> np.ndarray:
-        """Return a number in [0, 1) for each place of rows (B, L)."""
+        """Draw uniform numbers in [0, 1) for all positions of a batch (B, L)."""
         rows = self.first_row + np.arange(shape[0])[:, None]
         return uniforms(MASKING, self.seed, self.step, rows, np.arange(shape[1]), what)
 
@@ -105,7 +105,7 @@ def framed(text: np.ndarray, lengths: np.ndarray, symbols: Symbols) -> Framed:
 
 
 def joined(first: Framed, parts: np.ndarray, following: np.ndarray, symbols: Symbols) -> Framed:
-    """Return rows [CLS] A [SEP] B [SEP] of full windows, in the length of [CLS] window [SEP].
+    """Build rows [CLS] A [SEP] B [SEP] as long as the framed windows they are made from.
 
     Args:
         first: the framed windows, all as long.
@@ -123,7 +123,7 @@ def joined(first: Framed, parts: np.ndarray, following: np.ndarray, symbols: Sym
 
 
 def choose(rows: Framed, share: float, draws: MaskDraws) -> np.ndarray:
-    """Draw which places of the text are to be predicted, (B, M) int64; -1 where a row has fewer.
+    """Draw the positions to predict, (B, M) int64, padded with -1.
 
     A row of n tokens has round(share n) of them, and at least one if it has any token.
     """
@@ -144,7 +144,7 @@ def masked(
     words: np.ndarray | None = None,
     draws: MaskDraws | None = None,
 ) -> MaskedRows:
-    """Hide the tokens at some places.
+    """Hide the tokens at the given positions.
 
     Args:
         rows: as they are.
@@ -171,7 +171,7 @@ def masked(
 
 
 def each_hidden(row: Sequence[int], symbols: Symbols) -> MaskedRows:
-    """Return a text as many times as it has tokens, with another one hidden each time."""
+    """Copy a text once per token, with a different token hidden in each copy."""
     text = np.array([row], dtype=np.int64)
     rows = framed(text, np.array([text.size]), symbols)
     every = Framed(
@@ -181,5 +181,5 @@ def each_hidden(row: Sequence[int], symbols: Symbols) -> MaskedRows:
 
 
 def tokens_besides(vocab_size: int, special: Iterable[int | None]) -> np.ndarray:
-    """Return the ids of a vocabulary but for some, in order; None is no id."""
+    """List the ids of a vocabulary in order, without the given special ids."""
     return np.setdiff1d(np.arange(vocab_size), [token for token in special if token is not None])

@@ -1,4 +1,4 @@
-"""What `train`, `tune` and `sweep` take besides their own options."""
+"""Options that this plugin adds to `train`, `tune` and `sweep`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from seqgen.settings.training import TrainingConfig
 
 
 class FeatureFlags(Options, panel=Panel.WHAT):
-    """The model whose features an encoder reads."""
+    """The option `--features`: the pretrained model whose features an encoder reads."""
 
     features: str | None = same(
         TrainingConfig, "features", panel=Panel.WHAT, metavar="MODEL", completes="models"

@@ -1,4 +1,4 @@
-"""Predicting the labels of texts and the tags of words, and their probabilities."""
+"""Prediction of the labels of texts and the tags of words, with probabilities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS, POOL = 64, 16
 
 @dataclass(frozen=True)
 class LabelTotals:
-    """Labels of several examples, added up.
+    """Sums over labelled examples: labels, nats and correct predictions.
 
     Attributes:
         labels: how many there are.
@@ -40,12 +40,12 @@ class LabelTotals:
 
     @property
     def nats_per_label(self) -> float:
-        """The cross-entropy."""
+        """Cross-entropy in nats per label."""
         return self.nats / self.labels
 
     @property
     def accuracy(self) -> float:
-        """The share that was right."""
+        """Share of correct predictions."""
         return self.correct / self.labels
 
 
@@ -53,7 +53,7 @@ class LabelTotals:
 def log_probs_of(
     model: LabelsOfFeatures, sources: Sources, most: int | None = None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the number of each text and its log-probabilities, (1, C), or (L, C) of a tagger.
+    """Yield each text's index and label log-probabilities: (1, C), or (L, C) for a tagger.
 
     Texts of about one length are read side by side, which changes nothing.
 
@@ -77,7 +77,7 @@ def log_probs_of(
 
 
 def label_totals(model: LabelsOfFeatures, corpus: Corpus, most: int | None = None) -> LabelTotals:
-    """Return how well a model predicts the labels of examples.
+    """Sum the loss and the correct predictions of a model over labelled examples.
 
     Args:
         model: in evaluation mode.
@@ -98,7 +98,7 @@ def label_totals(model: LabelsOfFeatures, corpus: Corpus, most: int | None = Non
 
 @dataclass(frozen=True)
 class LoadedLabeller:
-    """A classifier or a tagger, with what is needed to read texts for it.
+    """A loaded classifier or tagger, with the encoder of its texts.
 
     Attributes:
         stored: where it came from.
@@ -114,18 +114,18 @@ class LoadedLabeller:
 
     @property
     def format(self) -> Format:
-        """How its examples stand in files."""
+        """File format of the model's examples."""
         return self.encoder.format
 
     @property
     def classes(self) -> Classes:
-        """The labels that it predicts."""
+        """The labels that the model predicts."""
         return self.encoder.classes
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The keys of a record of `seqgen predict --json` of a classifier, in order.
+    """Record of one text from `seqgen predict --json` with a classifier.
 
     Attributes:
         index: of the text, from 0.
@@ -142,7 +142,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """The keys of a record of `seqgen predict --json` of a tagger, in order.
+    """Record of one sentence from `seqgen predict --json` with a tagger.
 
     Attributes:
         index: of the sentence, from 0.
@@ -189,7 +189,7 @@ def load_labeller(name: str | Path | None, device: str, work: Work) -> LoadedLab
 def log_probs_of_labels(
     loaded: LoadedLabeller, examples: list[Example], name: str
 ) -> list[tuple[np.ndarray, Example]]:
-    """Return the log-probabilities (W, C) of the labels of each example, in order.
+    """Compute the log-probabilities (W, C) of each example's labels, in the order given.
 
     Args:
         loaded: the model.
@@ -217,7 +217,7 @@ def log_probs_of_labels(
 def predict(
     loaded: LoadedLabeller, batches: Iterable[list[Example]], name: str = "the text"
 ) -> Iterator[Prediction | TaggedSentence]:
-    """Yield the labels that a model predicts for examples, in order.
+    """Predict the labels of examples, yielding records in the order given.
 
     Args:
         loaded: the model.

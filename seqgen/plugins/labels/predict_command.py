@@ -11,7 +11,7 @@ from seqgen.settings import Options, file_argument
 
 
 class ExampleFile(Options):
-    """The texts to label."""
+    """Options of `seqgen predict`: the texts to label."""
 
     file: str | None = file_argument(
         "For a classifier, a text per line; for a tagger, a word per line with an empty line after "

@@ -1,4 +1,4 @@
-"""Loading masked models; their losses, and the pseudo-perplexity of a text (no perplexity)."""
+"""Masked models: loading, validation loss, and the pseudo-perplexity of a text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AT_ONCE = 1 << 13
 
 
 def texts_of(corpus: Corpus, window: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the texts that are read as one: the number of their document, and their tokens (T,).
+    """Cut documents into texts that fit the window; yield document number and tokens (T,).
 
     Documents are cut into consecutive texts of at most `window` tokens. Ends of lines are left out:
     in their place is [SEP].
@@ -75,7 +75,7 @@ def masked_loss(model: MaskedModel, corpus: Corpus, most: int | None = None) -> 
 
 
 def _beginning(texts: Iterable[np.ndarray], most: int | None) -> Iterator[np.ndarray]:
-    """Yield texts until they have so many tokens; all of them if `most` is None."""
+    """Yield texts until they have at least `most` tokens; all texts if `most` is None."""
     seen = 0
     for tokens in texts:
         if most is not None and seen >= most:
@@ -85,7 +85,7 @@ def _beginning(texts: Iterable[np.ndarray], most: int | None) -> Iterator[np.nda
 
 
 def _loss_of(model: MaskedModel, rows: list[np.ndarray], first: int) -> tuple[float, int]:
-    """Return the nats of hidden tokens of some rows, and how many these are."""
+    """Compute the summed loss of hidden tokens in a batch of rows, and their number."""
     lengths = np.array([row.size for row in rows])
     text = np.zeros((len(rows), int(lengths.max())), np.int64)
     for row, tokens in zip(text, rows, strict=True):
@@ -98,7 +98,7 @@ def _loss_of(model: MaskedModel, rows: list[np.ndarray], first: int) -> tuple[fl
 
 
 def pseudo_scores(model: MaskedModel, corpus: Corpus) -> Iterator[Scored]:
-    """Score every token of a text given all others of its row: its pseudo-log-likelihood.
+    """Score every token given all others in its row: its pseudo-log-likelihood.
 
     log P(x_t | x_1 ... x_{t-1}, x_{t+1} ... x_T) for each t, one [MASK] at a time (Salazar et al.
     2020, "Masked language model scoring", section 2). Their sum is no log-probability of the text.
@@ -117,7 +117,7 @@ def pseudo_scores(model: MaskedModel, corpus: Corpus) -> Iterator[Scored]:
 
 @without_gradients
 def pseudo_log_probs(model: MaskedModel, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-probability (T,) of each token given the others, and if it was most probable.
+    """Compute log P (T,) of each token given all others, and whether it was the most probable.
 
     Args:
         model: in evaluation mode.
@@ -135,7 +135,7 @@ def pseudo_log_probs(model: MaskedModel, tokens: np.ndarray) -> tuple[np.ndarray
 
 
 def _predicted(model: MaskedModel, rows: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-probabilities (N,) of the targets in float64, and which are most probable."""
+    """Compute the targets' log-probabilities (N,) in float64, and whether each is the argmax."""
     logits, _ = model(model.ids(rows.values), rows.lengths, model.ids(rows.places))
     there = rows.targets != IGNORED
     logits, targets = logits[there], rows.targets[there]  # (N, V), (N,)
@@ -174,7 +174,7 @@ def load_masked(
 
 @dataclass(frozen=True, repr=False)
 class PseudoPerplexity(ShortRepr):
-    """The keys of `seqgen perplexity --json` of a masked model, in order.
+    """Record of `seqgen perplexity --json` for a masked model.
 
     None of them is a key of a language model's perplexity but for what they count.
 
@@ -210,7 +210,7 @@ class PseudoPerplexity(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class PseudoLine(PseudoPerplexity):
-    """The same of a line alone.
+    """Record of one line from `seqgen perplexity --json` for a masked model.
 
     Attributes:
         line: its number, from 0.
@@ -222,14 +222,14 @@ class PseudoLine(PseudoPerplexity):
 
     @property
     def pseudo_log_likelihood(self) -> float:
-        """The sum over its tokens of log P(token | all others), in nats."""
+        """Sum over the line's tokens of log P(token | all others), in nats."""
         return 0.0 - self.pseudo_nll_nats  # and not -0.0 of an empty line
 
 
 def pseudo_perplexity(
     loaded: LoadedModel, chunks: Iterable[str], *, file: str | None, documents: Documents | None
 ) -> PseudoPerplexity:
-    """Score a text: exp of minus the mean of log P(x_t | all other tokens) (Salazar et al. 2020).
+    """Compute the pseudo-perplexity of a text: exp(-mean log P(x_t | all other tokens)).
 
     Args:
         loaded: a masked model.
@@ -254,7 +254,7 @@ def pseudo_perplexity(
 def pseudo_lines(
     loaded: LoadedModel, chunks: Iterable[str], *, file: str | None
 ) -> Iterator[PseudoLine]:
-    """Score each line alone, as soon as it is read; an empty one has no tokens."""
+    """Score each line separately, yielding as lines are read; empty lines have no tokens."""
     for number, line in enumerate(lines(chunks)):
         surveyor, text = Surveyor(), line.removesuffix("\n")
         totals = _score(loaded, surveyor.watch([line]), "line")
@@ -273,7 +273,7 @@ def _score(loaded: LoadedModel, chunks: Iterable[str], documents: Documents) -> 
 def _keys(
     loaded: LoadedModel, file: str | None, totals: ScoreTotals, documents: Documents, sha256: str
 ) -> dict[str, Any]:
-    """Make the keys of a record other than the sizes of its text."""
+    """Build the fields of a record except the sizes of its text."""
     window = loaded.model.window
     way = "each line alone" if documents == "line" else f"one stream in rows of {window} tokens"
     made = figure_signature(

@@ -1,4 +1,4 @@
-"""`seqgen perplexity` of masked models: the pseudo-perplexity of texts."""
+"""`seqgen perplexity` for masked models: the pseudo-perplexity of texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def put_pseudo_perplexity(
     machine: ExactMachine,
     out: RecordedOutput,
 ) -> None:
-    """Score files, standard input or what masked models hold out, and show the figures."""
+    """Score files, standard input or held-out texts with masked models; print the results."""
     from seqgen.plugins.labels.pseudo_perplexity import load_masked, pseudo_perplexity
     from seqgen.store.loading import Work
 
@@ -43,7 +43,7 @@ def put_pseudo_perplexity(
 
 
 def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
-    """Write the pseudo-log-likelihood of each line, a tab and the line."""
+    """Write each line's pseudo-log-likelihood, a tab, and the line."""
     from seqgen.plugins.labels.pseudo_perplexity import pseudo_lines
 
     lines = pseudo_lines(loaded, source.chunks(loaded.data.newlines), file=source.name)

@@ -1,4 +1,4 @@
-"""Training regimes of models that predict labels, and of ELMo's two language models."""
+"""Training regimes of classifiers and taggers, and of ELMo's two language models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextR
 
 
 class Predicting(Regime):
-    """Cross-entropy of labels or tags that a model predicts from a whole text."""
+    """Training regime of label models: cross-entropy of labels or tags given the whole text."""
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         reading = self.reader.predict(rows.batch)
@@ -18,7 +18,7 @@ class Predicting(Regime):
 
 
 class BothDirections(Regime):
-    """Sum of the forward and backward log-likelihoods (Peters et al. 2018, section 3.1).
+    """Training regime of ELMo: forward plus backward log-likelihood (Peters et al. 2018).
 
     What is reported is the mean of both, in nats per token, and each of them.
     """

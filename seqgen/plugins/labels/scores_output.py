@@ -1,4 +1,4 @@
-"""What `seqgen eval` and `seqgen compare` show of classifiers and taggers."""
+"""Output of `seqgen eval` and `seqgen compare` for classifiers and taggers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDEST, MOST_PAIRS = 12, 10
 def put_label_scores(
     measured: MeasuredFile, models: ModelNames, machine: Device, out: RecordedOutput
 ) -> None:
-    """Measure classifiers or taggers on a file, or on what each held out, and show the figures."""
+    """Evaluate classifiers or taggers on a file or on held-out examples; print the results."""
     from seqgen.plugins.labels.evaluate import check_labels, evaluate_labels
 
     labellers, given = _opened(models.names, measured.file, machine, out)
@@ -50,7 +50,7 @@ def put_label_scores(
 def _opened(
     names: Sequence[str | None], file: str | None, machine: Device, out: Output
 ) -> tuple[list[LoadedLabeller], dict[str, Any]]:
-    """Return models, and the examples of a file with its name; nothing for what was held out."""
+    """Load models, and the examples of a file; no examples for held-out data."""
     from seqgen.plugins.labels.predict import load_labeller
     from seqgen.store.loading import Work
 
@@ -89,7 +89,7 @@ def _table(evaluations: Sequence[LabelEvaluation]) -> None:
 
 
 def share(estimate: dict[str, float] | None) -> str:
-    """Return a share in percent with its interval."""
+    """Format a share as a percentage with its confidence interval."""
     if estimate is None:
         return MISSING
     low, high = (figure(100 * estimate[end], 2) for end in ("low", "high"))
@@ -97,7 +97,7 @@ def share(estimate: dict[str, float] | None) -> str:
 
 
 def _put_by_label(one: LabelEvaluation) -> None:
-    """Write the figures of each label, and how often it was predicted as which."""
+    """Print precision, recall and F1 of each label, and the most common confusions."""
     names = one.confusion["labels"]
     wide = len(names) > WIDEST
     heads = [one.model, "precision", "recall", "F1", "count", *([] if wide else names)]
@@ -115,7 +115,7 @@ def _put_by_label(one: LabelEvaluation) -> None:
 
 
 def most_confused(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list[list[str]]:
-    """Return the pairs of labels that are confused most often, the commonest first.
+    """List the pairs of labels that are confused most often, most frequent first.
 
     Args:
         names: of C labels.
@@ -137,7 +137,7 @@ def most_confused(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list
 
 
 class ComparedLabels(Options):
-    """The models that are compared, on which examples, and how sure the differences are."""
+    """Options of `seqgen compare` for label models: models, examples and number of resamples."""
 
     models: tuple[str, ...] = same(ComparedModels, "models")
     data: str | None = same(ComparedText, "data")
@@ -148,7 +148,7 @@ class ComparedLabels(Options):
 def put_label_comparison(
     compared: ComparedLabels, seed: FixedSeed, machine: Device, out: RecordedOutput
 ) -> None:
-    """Compare classifiers or taggers by accuracy, and show the tests."""
+    """Compare classifiers or taggers by accuracy; print the significance tests."""
     from seqgen.plugins.labels.evaluate import compare_labels
 
     labellers, given = _opened(compared.models, compared.data, machine, out)
@@ -175,7 +175,7 @@ def _compared_table(records: Sequence[LabelComparison]) -> None:
 
 
 def _tests(one: LabelComparison) -> list[str]:
-    """Return the columns that compare a model with the best one."""
+    """Format the table columns that compare a model with the best one."""
     if one.p_value is None:
         return ["best", *[MISSING] * 4]
     tested = one.mcnemar

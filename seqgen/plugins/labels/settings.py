@@ -1,4 +1,4 @@
-"""The settings of classifiers and taggers: those of the features, and of the head on them."""
+"""Configurations of classifiers and taggers: the trunk's settings and the head's."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LABELLING = frozenset({"classes", "feature_model"})
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceConfig(ModelConfig):
-    """What configurations of encoders of sentences have in common."""
+    """Settings that all sentence encoders share."""
 
     recipe: ClassVar[Mapping[str, Any]] = RECIPE
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabellingConfig(ModelConfig):
-    """What stands between features and labels.
+    """Settings of the label head: pooling, pretrained features and training defaults.
 
     The training settings of a language model are not for labels: its place is taken by those that
     suit most encoders.
@@ -51,7 +51,7 @@ class LabellingConfig(ModelConfig):
 
 @functools.cache
 def labelling_config(trunk: type[ModelConfig]) -> type[ModelConfig]:
-    """Return the configuration of classifiers and taggers: the trunk's settings and their own.
+    """Build the configuration class of classifiers and taggers on a trunk.
 
     Args:
         trunk: the configuration class of the architecture that makes the features.

@@ -1,4 +1,4 @@
-"""The tasks: labels of texts or words, hidden tokens, and a text read from both of its ends."""
+"""Tasks of this plugin: classification, tagging, masked language modelling, and ELMo."""
 
 from __future__ import annotations
 

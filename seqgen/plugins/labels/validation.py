@@ -1,4 +1,4 @@
-"""How classifiers, taggers, masked models and ELMo are measured on the held-out part."""
+"""Validation of classifiers, taggers, masked models and ELMo on the held-out part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VALIDATION_EXAMPLES = 2000
 
 
 class LabelValidation(OwnLossValidation):
-    """Of a classifier or a tagger: cross-entropy and accuracy of the labels of so many examples."""
+    """Validation of classifiers and taggers: cross-entropy and accuracy of labels."""
 
     little = most = VALIDATION_EXAMPLES
     how = "every label of the held-out part"
@@ -40,7 +40,7 @@ class LabelValidation(OwnLossValidation):
 
 
 class MaskedValidation(OwnLossValidation):
-    """Of a masked model: what hidden ones of so many tokens cost, always the same ones."""
+    """Validation of masked models: loss at hidden tokens, the same ones every time."""
 
     little = VALIDATION_ROWS * VALIDATION_LENGTH
     how = f"{HELD_OUT_SHARE:.0%} of the tokens hidden; no perplexity"
@@ -50,7 +50,7 @@ class MaskedValidation(OwnLossValidation):
 
 
 class BothWaysValidation(Validation):
-    """Of two language models that read from both ends: the mean of their losses, and each."""
+    """Validation of ELMo: the losses of both language models and their mean."""
 
     def __init__(self, loaded: LoadedModel, prepared: Prepared) -> None:
         super().__init__(loaded, prepared)

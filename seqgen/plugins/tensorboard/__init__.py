@@ -1,4 +1,4 @@
-"""Logs of training for TensorBoard."""
+"""Training logs for TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listener that writes a TensorBoard log into the model's folder."""
+"""Training listener that writes a TensorBoard log into the model's folder."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def listen(facts: RunFacts) -> Board | None:
-    """Open a log if `--tensorboard` is given."""
+    """Open a TensorBoard log if `--tensorboard` is given, else return None."""
     return Board(facts.stored, facts.step) if facts.options.tensorboard else None
 
 
 class Board(Listener):
-    """A TensorBoard log in a model's folder.
+    """Training listener that writes a TensorBoard log into a model's folder.
 
     TensorBoard reopens its files by name. So writing starts only when the model is in its final
     place; events that arrive earlier are kept until then.

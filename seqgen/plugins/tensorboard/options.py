@@ -1,4 +1,4 @@
-"""The option of `seqgen train` that writes logs for TensorBoard."""
+"""The option `--tensorboard` of `seqgen train`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seqgen.settings.listening import ListenerOptions
 
 
 class TensorBoardOptions(ListenerOptions, panel=Panel.OUTPUT):
-    """Whether a run is logged for TensorBoard."""
+    """The option `--tensorboard`: log the run for TensorBoard."""
 
     tensorboard: bool = setting("Also write logs for TensorBoard (needs the package tensorboard).")
 

@@ -1,4 +1,4 @@
-"""Vectors of words and of texts: word2vec, GloVe, neighbours and analogies."""
+"""Word and text vectors: word2vec, GloVe, nearest neighbours and analogies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seqgen vectors`: what a trained model knows about words, as vectors."""
+"""`seqgen vectors`: neighbours, analogies and vectors of a model's words or of texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OF_VECTORS = (
 
 
 class Questions(Options, panel=Panel.MEASURED):
-    """What is asked of a model's vectors, and where the answer goes."""
+    """Options of `seqgen vectors`: words, analogies or texts to look up, and the output files."""
 
     neighbours: tuple[str, ...] = setting(
         "Show the words nearest to a word, by the cosine of their vectors. Can be repeated.",
@@ -119,7 +119,7 @@ class Questions(Options, panel=Panel.MEASURED):
 
     @property
     def picture_alone(self) -> bool:
-        """Whether a picture is all that is asked for: no answers and no file."""
+        """Whether the user asks only for a picture: no answers and no file of vectors."""
         return self.plot is not None and not (self.out or self.format)
 
 
@@ -165,7 +165,7 @@ def vectors(asked: Questions, model: ModelName, machine: Device, out: RecordedOu
 
 
 def _checked(asked: Questions, inputs: Iterable[Input]) -> Questions:
-    """Return the same with checked names of files to write."""
+    """Check the paths of the output files; return the options with the resolved paths."""
     out, plot = asked.out, asked.plot
     if plot is not None:
         plot = check_picture(plot, inputs)
@@ -179,7 +179,7 @@ def _checked(asked: Questions, inputs: Iterable[Input]) -> Questions:
 def _with_note(
     records: Iterable[TextVector | TokenVector], name: str, out: Output
 ) -> Iterator[TextVector | TokenVector]:
-    """Yield the records of a text; at their end say which lines have zeros, having no word."""
+    """Pass records on; finally report the lines that got zero vectors, having no known word."""
     numbers = []
     for record in records:
         if not any(record.vector):
@@ -193,7 +193,7 @@ def _with_note(
 
 
 def _answer(asked: Questions, words: WordVectors, out: Output) -> None:
-    """Show neighbours and what completes analogies; and draw all of these words."""
+    """Print neighbours and analogy completions, and plot all these words if asked."""
     top = asked.top or ANSWERS
     lists = [words.neighbours(word, top) for word in asked.neighbours]
     lists += [words.analogy(analogy, top) for analogy in asked.analogy]
@@ -206,7 +206,7 @@ def _answer(asked: Questions, words: WordVectors, out: Output) -> None:
 
 
 def _drawn(asked: Questions, answers: Iterable[Neighbour]) -> list[str]:
-    """Return the words of questions and answers, each once."""
+    """List the words to plot: those in the questions and in the answers, each once."""
     from seqgen.plugins.vectors.words import terms
 
     given = [word for analogy in asked.analogy for word in terms(analogy)]
@@ -246,7 +246,7 @@ def _put_words(asked: Questions, words: WordVectors, out: Output) -> None:
 
 
 def _put_texts(asked: Questions, records: Iterable[TextVector | TokenVector], out: Output) -> None:
-    """Write a vector for each text or token; to standard output each as soon as it is made."""
+    """Write the vector of each text or token; to standard output, as soon as it is computed."""
     from seqgen.plugins.vectors import files as word_vectors
 
     if out.records(records):
@@ -264,7 +264,7 @@ def _put_texts(asked: Questions, records: Iterable[TextVector | TokenVector], ou
 
 
 def _vector_line(record: TextVector | TokenVector) -> str:
-    """Return the numbers of a vector as a line; those of a token after it and a tab."""
+    """Format a vector as a line of numbers, with token and tab first for a token's vector."""
     from seqgen.plugins.vectors import files as word_vectors
 
     token = getattr(record, "token", None)

@@ -1,4 +1,4 @@
-"""Vectors of words as other tools keep them: word2vec's text format, and GloVe's, without a head.
+"""Files of word vectors in the text formats of word2vec and of GloVe (without a header line).
 
 A line of numbers says how many words there are and how wide their vectors (word2vec only); then a
 line for each word has the word and its numbers, apart by spaces.
@@ -26,7 +26,7 @@ LINE_END = "</s>"
 
 
 def write(words: Sequence[str], vectors: np.ndarray, head: bool) -> Iterator[bytes]:
-    """Yield a file, line by line; numbers have as many digits as float32 needs.
+    """Yield the lines of a file of word vectors, with digits enough for exact float32 values.
 
     Words with ASCII white space in them, which the format cannot hold, are left out.
 
@@ -43,19 +43,19 @@ def write(words: Sequence[str], vectors: np.ndarray, head: bool) -> Iterator[byt
 
 
 def numbers(vector: Iterable[float]) -> str:
-    """Return a vector as text: its numbers, apart by spaces."""
+    """Format a vector as numbers separated by spaces."""
     return " ".join(f"{x:.9g}" for x in vector)
 
 
 def npy(vectors: np.ndarray) -> bytes:
-    """Return an array as a `.npy` file."""
+    """Encode an array as the bytes of an `.npy` file."""
     file = io.BytesIO()
     np.save(file, vectors)
     return file.getvalue()
 
 
 def read(lines: Iterable[bytes], path: str) -> tuple[list[str], np.ndarray]:
-    """Read words and their vectors, (N, D) float32.
+    """Parse words and their vectors (N, D) float32.
 
     Args:
         lines: of the file.
@@ -87,25 +87,25 @@ def read(lines: Iterable[bytes], path: str) -> tuple[list[str], np.ndarray]:
 
 
 def is_head(line: bytes) -> bool:
-    """Return whether a first line is that of word2vec's text format: two whole numbers."""
+    """Check whether a line is word2vec's header: two integers."""
     fields = line.split()
     return len(fields) == 2 and all(field.isdigit() for field in fields)
 
 
 def begins(line: bytes) -> bool:
-    """Return whether a file of vectors may begin with this line, with a head or without."""
+    """Check whether a first line may start a file of vectors: a header or a word's vector."""
     return is_head(line) or is_row(line)
 
 
 def is_vectors(path: Path) -> bool:
-    """Return whether a file begins as one of vectors does, perhaps compressed."""
+    """Check whether a file, possibly compressed, starts like a file of vectors."""
     with packing.open_packed(path) as lines:
         first = next(iter(lines), b"")[: 1 << 20]
     return first.startswith(b"\x93NUMPY") or begins(first)
 
 
 def is_row(line: bytes) -> bool:
-    """Return whether a first line is a word and its vector."""
+    """Check whether a line consists of a word and its vector."""
     fields = line.split()
     try:
         return len(fields) > 2 and bool(np.isfinite(np.array(fields[1:], dtype=float)).all())
@@ -116,7 +116,7 @@ def is_row(line: bytes) -> bool:
 def _row(
     fields: Sequence[bytes], width: int | None, path: str, number: int
 ) -> tuple[str, np.ndarray]:
-    """Return the word and the vector of a line."""
+    """Parse a line into a word and its vector."""
     where = f"{path}, line {number}"
     size = len(fields) - 1 if width is None else width
     if len(fields) != 1 + size or size < 1:
@@ -137,7 +137,7 @@ SPELLED = {LINE_END: "\n"}
 def read_model(
     lines: Iterable[bytes], path: Path, like: tuple[Tokenizer, DataConfig] | None
 ) -> ImportedModel:
-    """Read vectors in word2vec's text format, or in GloVe's; see `store.formats.LineImporter`.
+    """Import vectors in word2vec's or GloVe's text format; see `store.formats.LineImporter`.
 
     The vectors are those of words at the centre; those of the context are zeros. A word's `</s>`
     is the end of a line. What has no vector, such as `<unk>`, has zeros.
@@ -163,7 +163,7 @@ def read_model(
 
 
 def is_field(text: str) -> bool:
-    """Check whether a text is one field of a line separated by ASCII white space.
+    """Check whether a text contains no ASCII white space and so is one field of a line.
 
     Programs that read vectors of words split at these characters alone, as word2vec does.
     """

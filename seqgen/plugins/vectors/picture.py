@@ -1,4 +1,4 @@
-"""A picture of words in a plane, drawn by matplotlib."""
+"""Plot of words in two dimensions, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLUE, GREY = "#1f4e9c", "#999999"
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle: the left upper corner, width and height."""
+    """A rectangle: upper left corner, width and height."""
 
     x: float
     y: float
@@ -32,7 +32,7 @@ class Box:
     height: float
 
     def overlaps(self, other: Box) -> bool:
-        """Return whether the two have a point in common."""
+        """Check whether two rectangles overlap."""
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -42,7 +42,7 @@ class Box:
 
 
 def principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first two principal components of vectors (N, D).
+    """Project vectors (N, D) onto their first two principal components.
 
     The largest number of each is positive, so that the same vectors give the same picture.
 
@@ -61,12 +61,12 @@ def principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def width_of(text: str) -> float:
-    """Return about how wide a label is, in points; an East Asian character counts twice."""
+    """Estimate the width of a label in points; East Asian characters count twice."""
     return WORD_CHARACTER * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def place_labels(points: Sequence[tuple[float, float]], labels: Sequence[str]) -> list[Box]:
-    """Return a box for each label, near its point, that meets no other box and no point.
+    """Place each label near its point, without overlapping other labels or points.
 
     Args:
         points: x and y, in 1/72 inch.
@@ -83,7 +83,7 @@ def place_labels(points: Sequence[tuple[float, float]], labels: Sequence[str]) -
 
 
 def _places_around(x: float, y: float, width: float) -> Iterator[Box]:
-    """Yield boxes around a point, the nearest first; without an end, so that one is free."""
+    """Yield candidate boxes around a point, nearest first, without end."""
     for ring in itertools.count(1):
         for number in range(DIRECTIONS):
             angle = 2 * math.pi * number / DIRECTIONS
@@ -95,7 +95,7 @@ def _places_around(x: float, y: float, width: float) -> Iterator[Box]:
 
 
 def draw_words(path: Path, words: Sequence[str], vectors: np.ndarray, title: str) -> None:
-    """Draw words where the two principal components of their vectors are.
+    """Plot words at the first two principal components of their vectors.
 
     Args:
         path: an .svg or .png file.
@@ -129,7 +129,7 @@ def draw_words(path: Path, words: Sequence[str], vectors: np.ndarray, title: str
 def _frame(
     points: Sequence[tuple[float, float]], boxes: Sequence[Box], title: str
 ) -> tuple[float, float, float, float]:
-    """Return the left edge, the top edge, the width and the height of what holds all."""
+    """Compute the left and top edges, the width and the height that enclose points and labels."""
     left = min([x for x, _ in points] + [box.x for box in boxes]) - MARGIN
     right = max([x for x, _ in points] + [box.x + box.width for box in boxes]) + MARGIN
     top = min([y for _, y in points] + [box.y for box in boxes]) - MARGIN - 2 * LINE

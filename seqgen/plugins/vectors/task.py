@@ -1,4 +1,4 @@
-"""Vectors of words, learned from the words around them."""
+"""The task of learning word vectors from neighbouring words."""
 
 from __future__ import annotations
 

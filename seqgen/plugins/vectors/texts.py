@@ -1,4 +1,4 @@
-"""A vector for each text, or for each of its tokens in their context."""
+"""Vectors of texts, or of each token in its context."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pooling = Literal["mean", "last", "none"]
 
 @dataclass(frozen=True, repr=False)
 class TextVector(ShortRepr):
-    """The keys of a record of `seqgen vectors --file --json`, in order.
+    """Record of one text from `seqgen vectors --file --json`.
 
     Attributes:
         index: of the line.
@@ -45,7 +45,7 @@ class TextVector(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class TokenVector(ShortRepr):
-    """The keys of a record of `seqgen vectors --file --pool none --json`, in order.
+    """Record of one token from `seqgen vectors --file --pool none --json`.
 
     Attributes:
         index: of the line.
@@ -63,7 +63,7 @@ class TokenVector(ShortRepr):
 
 
 def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -> None:
-    """Refuse what a model cannot do.
+    """Check that a model supports the requested pooling and layer.
 
     Raises:
         UsageError: there is no such pooling or layer, the model writes from sources, or it has no
@@ -96,7 +96,7 @@ def check_pooling(loaded: LoadedModel, pooling: str, layer: int | None = None) -
 def text_vectors(
     loaded: LoadedModel, lines: Iterable[str], pooling: Pooling, layer: int | None = None
 ) -> Iterator[TextVector | TokenVector]:
-    """Yield the vector of each line, or those of its tokens, as soon as it is read.
+    """Compute the vector of each line, or of each of its tokens, as lines are read.
 
     That of a language model is made of the features that its softmax layer reads, after each
     token of the line ("mean") or after its last ("last"); that of a masked model, or of elmo, is
@@ -130,7 +130,7 @@ def text_vectors(
 def _token_vectors(
     loaded: LoadedModel, index: int, line: str, layer: int | None
 ) -> Iterator[TokenVector]:
-    """Yield the vector of each token of a line, which knows the tokens around it."""
+    """Yield the contextual vector of each token of a line."""
     if not (ids := loaded.ids(line)):
         return
     vectors = _features(loaded, ids, layer, index).tolist()
@@ -141,7 +141,7 @@ def _token_vectors(
 
 @without_gradients
 def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None, index: int) -> np.ndarray:
-    """Return the features (T, H) of a line's tokens; those of its start, (1, H), of no tokens.
+    """Compute the features (T, H) of a line's tokens; for an empty line the start token's, (1, H).
 
     Raises:
         SeqgenError: it is longer than the window, where that is read at once; names the line.
@@ -168,7 +168,7 @@ def _features(loaded: LoadedModel, ids: Sequence[int], layer: int | None, index:
 
 
 def pieces_of(tokenizer: Tokenizer, line: str) -> list[str]:
-    """Return the pieces of a line, those without a token included."""
+    """Split a line into pieces, including those that have no token."""
     if isinstance(tokenizer, VocabularyTokenizer):
         return tokenizer.split(line)
     return tokenizer.pieces(tokenizer.encode(line).tolist())

@@ -1,4 +1,4 @@
-"""How vectors of words are measured on the held-out part."""
+"""Validation of word vectors on the held-out part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW, AT_ONCE = 512, 1 << 14
 
 
 class WordValidation(OwnLossValidation):
-    """Of vectors of words, over so many rows."""
+    """Validation of word vectors: loss per token over a number of rows."""
 
     little, how = VALIDATION_ROWS, "every word with its whole context"
 
@@ -28,7 +28,7 @@ class WordValidation(OwnLossValidation):
 
 @torch.no_grad()
 def word_loss(model: WordNetwork, corpus: Corpus, most: int | None = None) -> float:
-    """Compute a text's cost in nats per token: the lectures' J, without its gradient.
+    """Compute the loss of a text in nats per token: the lectures' J.
 
     Contexts do not reach from one document into another, nor from one row of a long one.
 

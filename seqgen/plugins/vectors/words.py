@@ -1,4 +1,4 @@
-"""The vectors of a model's words: neighbours, analogies, and agreement with human judgement."""
+"""Word vectors of a trained model: neighbours, analogies and word similarity benchmarks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORM = "an analogy is written a:b::c:?, as in paris:france::tokyo:?"
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The keys of a record of `seqgen vectors --json`, in order.
+    """Record of one neighbour or analogy answer from `seqgen vectors --json`.
 
     Attributes:
         word: the word, or the analogy, that was asked for.
@@ -44,7 +44,7 @@ class Neighbour:
 def load_vectors(
     name: str | Path | None = None, device: str = "auto", work: Work | None = None
 ) -> LoadedModel:
-    """Load a trained model for its vectors, whether or not it is a language model.
+    """Load a trained network for its word vectors; it need not be a language model.
 
     Args:
         name: a name, a path, or None for the latest.
@@ -61,7 +61,7 @@ def load_vectors(
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Words and their vectors; the most frequent first where the tokenizer counts words.
+    """Words and their vectors, in order of frequency if the tokenizer counts words.
 
     Attributes:
         model: the name of the model that they come from.
@@ -75,7 +75,7 @@ class WordVectors:
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> WordVectors:
-        """Return those of a trained model.
+        """Extract the word vectors of a loaded model.
 
         Tokens that differ only in the space before them are one word, whose vector is that of the
         more frequent token. Special tokens and white space are no words.
@@ -100,11 +100,11 @@ class WordVectors:
 
     @cached_property
     def directions(self) -> np.ndarray:
-        """The vectors at length one, (N, D)."""
+        """The vectors normalized to length 1, (N, D)."""
         return self.vectors / np.linalg.norm(self.vectors, axis=1, keepdims=True)
 
     def place(self, word: str) -> int:
-        """Return the number of a word.
+        """Look up the index of a word.
 
         Raises:
             SeqgenError: it has no vector; names the nearest spelling.
@@ -119,7 +119,7 @@ class WordVectors:
 
     @cached_property
     def _cased(self) -> dict[str, str]:
-        """The most frequent word for each spelling in small letters."""
+        """The most frequent word for each lower-case spelling."""
         return {word.lower(): word for word in reversed(self.words)}
 
     def __contains__(self, word: str) -> bool:
@@ -128,7 +128,7 @@ class WordVectors:
     def nearest(
         self, direction: np.ndarray, top: int, without: Collection[int] = ()
     ) -> list[tuple[str, float]]:
-        """Return the words whose vectors point most nearly in a direction, the nearest first.
+        """Find the words whose vectors have the highest cosine with a direction, best first.
 
         Args:
             direction: (D,), not zero.
@@ -141,7 +141,7 @@ class WordVectors:
         return [(self.words[place], float(cosines[place])) for place in order]
 
     def neighbours(self, word: str, top: int) -> list[Neighbour]:
-        """Return the words nearest to a word by the cosine.
+        """Find the words nearest to a word by cosine similarity.
 
         Raises:
             SeqgenError: the word has no vector.
@@ -166,11 +166,11 @@ class WordVectors:
         return [Neighbour(asked, other, cosine) for other, cosine in nearest]
 
     def similarity(self, first: str, second: str) -> float:
-        """Return the cosine between two words."""
+        """Compute the cosine similarity of two words."""
         return float(self.directions[self.place(first)] @ self.directions[self.place(second)])
 
     def mean(self, pieces: Iterable[str]) -> tuple[np.ndarray, int, int]:
-        """Return the mean vector (D,) of the words among some pieces; zeros if none has one.
+        """Average the vectors (D,) of the known words among pieces; zeros if there are none.
 
         Also return how many words there are, and how many of them have no vector.
         """
@@ -181,12 +181,12 @@ class WordVectors:
         return vector, len(names), len(names) - len(places)
 
     def most_frequent(self, count: int) -> list[str]:
-        """Return the first words that are made of letters, at most `count`."""
+        """List the first `count` words that consist of letters."""
         return [word for word in self.words if word.isalpha()][:count]
 
 
 def terms(asked: str) -> tuple[str, str, str]:
-    """Return a, b and c of an analogy `a:b::c:?`.
+    """Parse an analogy `a:b::c:?` into a, b and c.
 
     Raises:
         UsageError: it has another form.
@@ -199,12 +199,12 @@ def terms(asked: str) -> tuple[str, str, str]:
 
 
 def name_of(piece: str) -> str:
-    """Return how a token is called as a word: without the white space around it."""
+    """Return a token's word: the token without the white space around it."""
     return piece.replace(SPACE, " ").strip()
 
 
 def _places(tokenizer: Tokenizer, known: Sequence[bool]) -> dict[str, int]:
-    """Return for each word its token, the first one that is called so and has a vector."""
+    """Map each word to its token: the first one with that name and a vector."""
     special = tokenizer.special_ids
     ids = [i for i in range(tokenizer.vocab_size) if i not in special and known[i]]
     places: dict[str, int] = {}
@@ -220,7 +220,7 @@ SEPARATOR = re.compile(r"\t|,|\s+")
 
 @dataclass(frozen=True)
 class Agreement:
-    """The keys of a record of `seqgen vectors --similarity --json`, in order.
+    """Record of `seqgen vectors --similarity --json`.
 
     Attributes:
         file: which pairs.
@@ -238,7 +238,7 @@ class Agreement:
 
 
 def agreement(vectors: WordVectors, chunks: Iterable[str], file: str) -> Agreement:
-    """Compare cosines with people's scores of pairs of words.
+    """Correlate the cosines of word pairs with human similarity scores.
 
     Args:
         vectors: the words'.
@@ -262,7 +262,7 @@ def agreement(vectors: WordVectors, chunks: Iterable[str], file: str) -> Agreeme
 
 
 def scored_pairs(chunks: Iterable[str], file: str) -> Iterator[tuple[str, str, float]]:
-    """Yield the pairs of a file: two words and a score, apart by a tab, a comma or spaces.
+    """Parse a file of word pairs: two words and a score, split at tabs, commas or spaces.
 
     Empty lines and lines that begin with `#` are left out, as is a first line of titles.
 

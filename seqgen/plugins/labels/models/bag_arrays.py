@@ -1,4 +1,4 @@
-"""A bag of words or of characters, over arrays or tensors: the baseline that knows no order."""
+"""Bag of words or characters, a baseline that ignores word order, over arrays or tensors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BagOfTokens:
     size: int
 
     def pieces(self, config: BagConfig, read: int | None = None) -> Pieces:
-        """Declare the tables of tokens and of n-gram buckets; see `SentenceEncoder`."""
+        """Declare the embedding tables of tokens and n-gram buckets; see `SentenceEncoder`."""
         self.longest, self.buckets = config.ngrams, config.buckets
         self.size = size = read or config.embedding_size
 
@@ -64,14 +64,14 @@ class BagOfTokens:
         }
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
-        """See `SentenceEncoder`."""
+        """Compute features and last states of sentences; see `SentenceEncoder.forward`."""
         features = self.embedding(values)
         if self.of_ngrams is not None:
             features = self._with_ngrams(features, values, lengths)
         return features, at_ends(features, lengths)
 
     def _with_ngrams(self, features: Leaf, values: Leaf, lengths: Sequence[int]) -> Leaf:
-        """Return features (S, L, E) of ids (S, L) with those of the n-grams that end there."""
+        """Add to features (S, L, E) the embeddings of the n-grams that end at each token."""
         ops = ops_of(features)
         tokens = ops.ints(values, lengths) - 1  # the start is none
         total, ids, within = tokens, ops.like(values, tokens), None
@@ -99,7 +99,7 @@ class BagOfTokens:
         return (features + ends) * ops.where(total > 0, share, 1.0)[:, None, None]
 
     def _bounded(self, ids: Leaf, tokens: Leaf) -> Leaf:
-        """Return ids (S, L + 1) with V for white space, for the start and after the last token."""
+        """Replace white space, start and padding in ids (S, L) by V, with one more column of V."""
         ops, more = ops_of(ids), (len(ids), 1)
         place = ops.count(ids, ids.shape[1] + 1)
         blank = ops.along(1, self.blank[ids], ops.zeros(self.blank, *more))
@@ -108,12 +108,12 @@ class BagOfTokens:
 
 
 def rolled(x: Leaf) -> Leaf:
-    """Return x (S, L) with each place moved on by one, the last to the first."""
+    """Rotate x (S, L) by one position to the right; the last column becomes the first."""
     return ops_of(x).along(1, x[:, -1:], x[:, :-1])
 
 
 class BagArrays(BagOfTokens, ArrayEncoder):
-    """`Bag` over arrays."""
+    """Array version of `Bag`."""
 
     table = "embedding.weight"
 

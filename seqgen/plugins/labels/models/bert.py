@@ -1,4 +1,4 @@
-"""BERT: a bidirectional transformer that predicts hidden tokens from those on both sides."""
+"""BERT: a bidirectional transformer that predicts hidden tokens from both sides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_PAIR = 3
 
 
 class BertEncoder(BertOverSentences, OwnEncoder):
-    """See `BertOverSentences`."""
+    """Torch module of BERT without its output layer; see `BertOverSentences`."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -34,7 +34,7 @@ class BertEncoder(BertOverSentences, OwnEncoder):
 
 
 class Bert(MaskedModel, TorchModel, Network):
-    """The registry's `bert`; see `MaskedModel`.
+    """BERT as a torch module, the registry's `bert`; see `MaskedModel`.
 
     Initialisation is that of `Transformer` in its form of 2017.
 
@@ -62,7 +62,7 @@ class Bert(MaskedModel, TorchModel, Network):
     def survey(
         self, tokens: np.ndarray, no_words: Sequence[int], ends: np.ndarray | None = None
     ) -> None:
-        """Take note of the text.
+        """Keep the training text, from which next-sentence examples are drawn.
 
         Raises:
             UsageError: there is no next sentence, because each line is a document of its own.

@@ -1,4 +1,4 @@
-"""Recurrent layers that read a sentence from both ends, over arrays or tensors."""
+"""Bidirectional recurrent sentence encoder, over arrays or tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqgen.settings import require
 
 
 class BothEnds:
-    """In every layer [h->; h<-] (Schuster and Paliwal 1997).
+    """Bidirectional recurrent layers, each computing [h->; h<-] (Schuster and Paliwal 1997).
 
     The last state of a sentence is that of the forward layer at its end beside that of the
     backward layer at its beginning.
@@ -34,7 +34,7 @@ class BothEnds:
     size: int
 
     def pieces(self, config: BiRNNConfig, read: int | None = None) -> Pieces:
-        """Return the encoder; see `SentenceEncoder`."""
+        """Declare the encoder's weights; see `SentenceEncoder`."""
         at_first = config.features_at == "first"
         require(read is not None or not at_first, "features_at=first needs --features")
         directions = DIRECTIONS[config.directions]
@@ -48,7 +48,7 @@ class BothEnds:
         return {"encoder": NestedPart(SourceLayers, inputs, layers, directions)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
-        """See `SentenceEncoder.forward`."""
+        """Compute features and last states of sentences; see `SentenceEncoder.forward`."""
         beside = None
         if self.beside:
             values, beside = values[..., : -self.beside], values[..., -self.beside :]
@@ -60,4 +60,4 @@ class BothEnds:
 
 
 class BiRNNArrays(BothEnds, ArrayEncoder):
-    """`BiRNN` over arrays."""
+    """Array version of `BiRNN`."""

@@ -1,4 +1,4 @@
-"""ELMo: language models from both ends of a text, for the sake of their states."""
+"""ELMo: a forward and a backward language model whose states serve as features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqgen.plugins.labels.models.settings import ELMoConfig
 
 
 class ELMo(BothWays, TorchModel, Network):
-    """The registry's `elmo`; see `BothWays`."""
+    """ELMo as a torch module, the registry's `elmo`; see `BothWays`."""
 
     trained_by: ClassVar[str] = "seqgen.plugins.labels.regimes:BothDirections"
     over_tensors: ClassVar[Callable[..., Tensor] | None] = None
@@ -31,17 +31,17 @@ class ELMo(BothWays, TorchModel, Network):
 
     @property
     def embedding(self) -> nn.Module:
-        """Theta_x."""
+        """Token embedding shared by both directions, Theta_x."""
         return self.forwards.embedding
 
     @property
     def head(self) -> nn.Linear | None:
-        """Theta_s."""
+        """Output layer shared by both directions, Theta_s."""
         return self.forwards.head
 
     @property
     def output_dropout(self) -> nn.Module:
-        """Through which the features of one direction pass last."""
+        """Dropout applied to the last layer's features of one direction."""
         return self.forwards.output_dropout
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:

@@ -1,4 +1,4 @@
-"""Two recurrent language models that read a text from both of its ends, over arrays or tensors."""
+"""ELMo's forward and backward recurrent language models, over arrays or tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIRECTIONS = "forwards", "backwards"
 
 
 class BothWays:
-    """ELMo (Peters et al. 2018, section 3.1).
+    """ELMo: two LSTM language models, forward and backward (Peters et al. 2018, section 3.1).
 
     Two LSTMs read a text of N tokens from its two ends. They share what makes vectors of tokens,
     Theta_x, and the softmax layer, Theta_s, and are trained on the sum of both log-likelihoods:
@@ -41,7 +41,7 @@ class BothWays:
     backwards: Any
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Return `layers` of sentences (B, L) of one length, the first first."""
+        """Compute the features of each layer for sentences (B, L) of equal length, as a list."""
         return list(self.layers(tokens, [tokens.shape[1]] * len(tokens)))
 
     def layers(self, values: Leaf, lengths: Sequence[int]) -> Leaf:
@@ -68,12 +68,12 @@ class BothWays:
 
     @staticmethod
     def outputs_of(model: Any, tokens: Leaf) -> list[Leaf]:
-        """Return a direction's vectors of tokens (B, T), and what each layer makes of them."""
+        """Compute one direction's embeddings of tokens (B, T) and the output of each layer."""
         raise NotImplementedError
 
 
 class ELMoArrays(BothWays, ArrayNetwork):
-    """`ELMo` over arrays."""
+    """Array version of `ELMo`."""
 
     def __init__(self, config: ELMoConfig, weights: Weights) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""Features that a trained model gives to another: frozen, and mixed over its layers."""
+"""Frozen features of a pretrained model, mixed over its layers, as input of another model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqgen.settings import ModelConfig
 
 
 class Features(nn.Module):
-    """What a trained model knows of each token, without a gradient and without dropout.
+    """Frozen feature extractor made from a trained model, without dropout.
 
     Its weights are buffers: they are stored with the model that reads the features, are no
     parameters of it, and nothing trains them.
@@ -35,21 +35,21 @@ class Features(nn.Module):
     window: int | None = None
 
     def train(self, mode: bool = True) -> Features:
-        """Stay in evaluation mode."""
+        """Stay in evaluation mode whatever the argument."""
         return super().train(False)
 
     @torch.no_grad()
     def forward(self, values: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the features (N, S, L, D) of sentences; see `SentenceEncoder.forward`."""
+        """Compute the features (N, S, L, D) of sentences; see `SentenceEncoder.forward`."""
         return self.layers(values, lengths)
 
     @abstractmethod
     def layers(self, values: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the same."""
+        """Compute the features (N, S, L, D) of all layers; implemented by each subclass."""
 
 
 class ELMoFeatures(Features):
-    """Those of ELMo: its token layer, and each layer of both directions side by side."""
+    """Features of ELMo: its embedding layer and its layers, both directions concatenated."""
 
     def __init__(self, model: ELMo) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class ELMoFeatures(Features):
 
 
 class StateFeatures(Features):
-    """Those of a language model: the one layer from which it predicts."""
+    """Features of a language model: the one layer that its output layer reads."""
 
     names = ("states",)
 
@@ -76,7 +76,7 @@ class StateFeatures(Features):
 
 
 class WordFeatures(Features):
-    """Those of vectors of words, which know no context."""
+    """Features of word vectors, which do not depend on context."""
 
     names = ("words",)
 
@@ -90,7 +90,7 @@ class WordFeatures(Features):
 
 
 def features_of(model: nn.Module) -> Features:
-    """Return the features that a model makes, which is used up: it loses its head.
+    """Turn a trained model into a feature extractor; the model loses its output layer.
 
     Raises:
         UsageError: it makes none.
@@ -105,7 +105,7 @@ def features_of(model: nn.Module) -> Features:
 
 
 def features_like(about: Mapping[str, Any]) -> Features:
-    """Return the features of a model as a stored configuration describes it, without content.
+    """Build an uninitialized feature extractor from the stored configuration of its model.
 
     Args:
         about: its `architecture`, and as `model` its configuration.
@@ -121,7 +121,7 @@ def features_like(about: Mapping[str, Any]) -> Features:
 
 
 def frozen(module: nn.Module) -> nn.Module:
-    """Return a module with its parameters turned into buffers of the same names."""
+    """Turn a module's parameters into buffers of the same names, so that they are not trained."""
     for part in module.modules():
         for name, parameter in list(part.named_parameters(recurse=False)):
             delattr(part, name)
@@ -130,7 +130,7 @@ def frozen(module: nn.Module) -> nn.Module:
 
 
 class LayerMix(nn.Module):
-    """One vector of several layers: gamma sum_j s_j h_j, with s = softmax(w).
+    """Weighted sum of layers: gamma sum_j s_j h_j, with s = softmax(w).
 
     ELMo's features for a task (Peters et al. 2018, equation 1). It begins as their mean.
 
@@ -144,16 +144,16 @@ class LayerMix(nn.Module):
 
     @property
     def weights(self) -> Tensor:
-        """The s_j, which sum to 1."""
+        """The layer weights s_j, which sum to 1."""
         return self.w.softmax(0)
 
     def forward(self, layers: Tensor) -> Tensor:
-        """Return the mixture (S, L, D) of layers (N, S, L, D)."""
+        """Mix layers (N, S, L, D) into one feature tensor (S, L, D)."""
         return self.gamma * torch.einsum("n,nsld->sld", self.weights, layers)
 
 
 class Featured(SentenceEncoder):
-    """An encoder that reads, of each token k, [x_k; gamma sum_j s_j h_k,j].
+    """Sentence encoder whose inputs are [x_k; gamma sum_j s_j h_k,j] for each token k.
 
     x_k is a vector of the token that is learned, and h_k,j are the features of a trained model.
 
@@ -183,6 +183,6 @@ class Featured(SentenceEncoder):
 
     @property
     def layer_weights(self) -> dict[str, float]:
-        """The s_j by the names of their layers, and gamma."""
+        """The layer weights s_j by layer name, and gamma."""
         s = dict(zip(self.features.names, self.mix.weights.tolist(), strict=True))
         return {**s, "gamma": self.mix.gamma.item()}

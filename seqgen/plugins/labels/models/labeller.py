@@ -1,4 +1,4 @@
-"""Classifiers and taggers: labels predicted from features of an encoder, or of a language model."""
+"""Classifiers and taggers as torch modules, on an encoder or a language model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAD_DROPOUT = ("output_dropout", "dropout")
 
 
 class Predictor(TorchModel, Network):
-    """A network that predicts classes of what it has read as a whole; it is no language model.
+    """Base class of networks that predict classes of a whole input; not a language model.
 
     Attributes:
         counts_start: `window` counts the start symbol.
@@ -42,12 +42,12 @@ class Predictor(TorchModel, Network):
     source_window: int | None = None
 
     def predict(self, batch: Batch) -> tuple[Tensor, State | None]:
-        """Return logits (B, T', C) for the batch's targets (B, T'), and the state after them."""
+        """Compute logits (B, T', C) for the batch's targets (B, T'), and the next state."""
         raise NotImplementedError
 
 
 class Labeller(LabelsOfFeatures, Predictor):
-    """See `LabelsOfFeatures`."""
+    """Classifier or tagger as a torch module; see `LabelsOfFeatures`."""
 
     trunk_class: ClassVar[type[nn.Module]]
     forward = LabelsOfFeatures.logits
@@ -74,12 +74,12 @@ class Labeller(LabelsOfFeatures, Predictor):
         return self(batch.source), None
 
     def layers_in_order(self) -> list[list[nn.Module]]:
-        """Return the trunk's groups and, last, the head."""
+        """List the layer groups of the trunk, then the head."""
         return [*self.trunk.layers_in_order(), [self.output_dropout, self.head]]
 
     @property
     def layer_weights(self) -> dict[str, float] | None:
-        """What each layer of a trained model counts whose features are read, and gamma."""
+        """Layer weights and gamma of the pretrained features; None without such features."""
         return self.trunk.layer_weights if isinstance(self.trunk, Featured) else None
 
     def token_vectors(self) -> Tensor | None:
@@ -92,7 +92,7 @@ class Labeller(LabelsOfFeatures, Predictor):
         self.trunk.spell(words, spelled_out)
 
     def begin_from(self, origin: TorchModel, same_labels: bool) -> None:
-        """Fill the trunk with the weights of another model's; and the head where it fits.
+        """Initialize the trunk from another model's weights, and the head if the labels agree.
 
         Args:
             origin: a model of text of the trunk's architecture and shape, or what was trained on
@@ -109,7 +109,7 @@ class Labeller(LabelsOfFeatures, Predictor):
 
 @functools.cache
 def labeller_of(trunk: type[nn.Module], by_word: bool) -> type[Labeller]:
-    """Return the class of the classifiers on a trunk, or of the taggers.
+    """Build the class of classifiers on a trunk, or of taggers if `by_word`.
 
     Args:
         trunk: the class of a language model that is trained by gradients, of an encoder, or of a

@@ -1,4 +1,4 @@
-"""Classifiers and taggers over arrays, and the features of a trained model that they may read."""
+"""Classifiers and taggers over arrays, with the pretrained features that they may read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Made = tuple[Callable[[np.ndarray, Sequence[int]], np.ndarray], int | None]
 
 @dataclass(frozen=True)
 class FeaturesArrays:
-    """`Features` over arrays, before they have weights.
+    """Shapes and constructor of the array version of `Features`.
 
     Attributes:
         shapes: of their weights.
@@ -49,7 +49,7 @@ class FeaturesArrays:
 
 
 def features_over_arrays(about: Mapping[str, Any]) -> FeaturesArrays | None:
-    """Return the features of a model as a stored configuration describes it; None without any.
+    """Look up the array feature extractor for a stored configuration; None if `about` is empty.
 
     Args:
         about: see `features_like`.
@@ -87,7 +87,7 @@ def features_over_arrays(about: Mapping[str, Any]) -> FeaturesArrays | None:
 
 
 class FeaturedArrays(ArrayEncoder):
-    """`Featured` over arrays."""
+    """Array version of `Featured`."""
 
     trunk_class: ClassVar[type[ArrayEncoder]]
 
@@ -133,24 +133,24 @@ class FeaturedArrays(ArrayEncoder):
 
     @staticmethod
     def _read(config: LabellingConfig) -> int:
-        """Return the width of what the trunk reads."""
+        """Compute the width of the trunk's inputs: learned embedding plus pretrained features."""
         return _own_width(config) + features_over_arrays(config.feature_model).size
 
 
 def _own_width(config: Any) -> int:
-    """Return the width of the vectors of tokens that are learned with the trunk."""
+    """Return the width of the token embeddings that are learned with the trunk."""
     return getattr(config, "embedding_size", None) or config.hidden_size
 
 
 @functools.cache
 def featured(trunk: type[ArrayEncoder]) -> type[FeaturedArrays]:
-    """Return the class of the encoders of a trunk that read features."""
+    """Build the class of a trunk's encoders that also read pretrained features."""
     about = {"trunk_class": trunk, "pooling": trunk.pooling}
     return type("FeaturedArrays", (FeaturedArrays,), about)
 
 
 class LabellerArrays(LabelsOfFeatures, ArrayNetwork):
-    """`Labeller` over arrays, see there."""
+    """Array version of `Labeller`."""
 
     trunk_class: ClassVar[type[ArrayEncoder]]
     __call__ = LabelsOfFeatures.logits
@@ -185,7 +185,7 @@ class LabellerArrays(LabelsOfFeatures, ArrayNetwork):
 
 @functools.cache
 def labeller_of(trunk: type, by_word: bool) -> type[LabellerArrays]:
-    """Return the class of the classifiers on a trunk, or of the taggers.
+    """Build the class of array classifiers on a trunk, or of taggers if `by_word`.
 
     Args:
         trunk: the class of an array model of text, of an encoder, or of a model that names its

@@ -1,4 +1,4 @@
-"""Labels predicted by the features of a sentence, and what makes these features over arrays."""
+"""Label prediction from sentence features, and sentence encoders over arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqgen.text.sources import Source
 
 
 class LabelsOfFeatures:
-    """A linear head over features of a sentence: one label of it, or one of each token.
+    """Linear layer over sentence features: one label per sentence, or one per token.
 
     With f_1 ... f_L the features of a sentence's tokens after its start symbol,
 
@@ -45,7 +45,7 @@ class LabelsOfFeatures:
     output_dropout: Callable[[Leaf], Leaf]
 
     def logits(self, source: Source) -> Leaf:
-        """Return the logits of sentences, (S, L, C); of a classifier (S, 1, C).
+        """Compute the label logits of sentences, (S, L, C); (S, 1, C) for a classifier.
 
         Args:
             source: S sentences as ids, each from its start symbol on.
@@ -58,7 +58,7 @@ class LabelsOfFeatures:
         return ops_of(logits).wide(logits)
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Compute the trunk's features (B, L, H) of sentences of one length, in a list of one."""
+        """Compute the trunk's features (B, L, H) of sentences of equal length, in a list of one."""
         return [self.trunk(tokens, [tokens.shape[1]] * len(tokens))[0]]
 
     def _pooled(self, features: Leaf, last: Leaf, lengths: Sequence[int]) -> Leaf:
@@ -79,18 +79,18 @@ class LabelsOfFeatures:
 
 
 def head_width(config: LabellingConfig, pooling: Pooling, by_word: bool, size: int) -> int:
-    """Return how wide what the head reads is, of features of a size."""
+    """Compute the input width of the head: 3 `size` if three poolings are concatenated."""
     return 3 * size if (config.pooling or pooling) == "all" and not by_word else size
 
 
 def at_ends(features: Leaf, lengths: Sequence[int]) -> Leaf:
-    """Return the feature (S, H) of each sentence's last token, of features (S, L, H)."""
+    """Select the feature (S, H) of each sentence's last token from features (S, L, H)."""
     ops = ops_of(features)
     return features[ops.count(features, len(lengths)), ops.ints(features, lengths) - 1]
 
 
 def require_window(length: int, window: int | None) -> None:
-    """Refuse a sentence that is longer than a network's window.
+    """Raise an error for a sentence that is longer than a network's window.
 
     Raises:
         SeqgenError: says both lengths.
@@ -102,7 +102,7 @@ def require_window(length: int, window: int | None) -> None:
 
 
 class ArrayEncoder:
-    """A `SentenceEncoder` over arrays.
+    """Base class of sentence encoders over arrays; see `SentenceEncoder`.
 
     Args:
         config: of the architecture.
@@ -132,12 +132,12 @@ class ArrayEncoder:
 
     @classmethod
     def suits(cls, config: LabellingConfig) -> bool:
-        """Return whether it has these settings."""
+        """Check whether the array version supports the settings."""
         return True
 
     @classmethod
     def width(cls, config: ModelConfig, read: int | None = None) -> int:
-        """Return how wide its features are."""
+        """Compute the width of the encoder's features."""
         encoder = cls.__new__(cls)
         encoder.pieces(config, read)
         return encoder.size
@@ -149,16 +149,16 @@ class ArrayEncoder:
 
     @classmethod
     def shared(cls, config: ModelConfig) -> list[list[str]]:
-        """Return the names of each weight that several parts share."""
+        """List the groups of names that refer to the same shared weight."""
         return []
 
     def __call__(self, values: np.ndarray, lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """See `SentenceEncoder.forward`."""
+        """Compute features and last states of sentences; see `SentenceEncoder.forward`."""
         return self.features(values, lengths)
 
 
 class LastStatesArrays(ArrayEncoder):
-    """`LastStates` over arrays.
+    """Array version of `LastStates`.
 
     Attributes:
         kind: the class of the language model, which has no head.
@@ -193,7 +193,7 @@ class LastStatesArrays(ArrayEncoder):
 
 
 def without_head(kind: type[ArrayNetwork], config: ModelConfig) -> tuple[Shapes, list[list[str]]]:
-    """Return the shapes of a model's weights, and those that are shared, as a part's `model`."""
+    """List the weight shapes and shared weights of a model without its head, prefixed `model.`."""
 
     def kept(name: str) -> bool:
         return "head" not in name.split(".")

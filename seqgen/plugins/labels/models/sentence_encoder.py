@@ -1,4 +1,4 @@
-"""What makes features of a whole sentence for a classifier or a tagger, as torch modules."""
+"""Sentence encoders as torch modules: features of a whole text for classifiers and taggers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seqgen.settings import ModelConfig, require
 
 
 class SentenceEncoder(nn.Module):
-    """Features of every token of a sentence.
+    """Base class of networks that compute a feature of every token of a sentence.
 
     One that a row of the registry names is made from its configuration, and from the width of
     vectors if it is to read these in the place of tokens.
@@ -41,7 +41,7 @@ class SentenceEncoder(nn.Module):
     embedding: nn.Module | None
 
     def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Read sentences, each from its start symbol on.
+        """Compute the features of sentences that begin with the start symbol.
 
         Args:
             values: (S, L) of int64, or vectors (S, L, E), padded on the right.
@@ -54,14 +54,14 @@ class SentenceEncoder(nn.Module):
         return self.features(values, lengths)
 
     def layers_in_order(self) -> list[list[nn.Module]]:
-        """Return the modules in groups, each used after the ones before it."""
+        """List the modules in groups, from input to output."""
         return groups_in_order(self)
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
-        """Tell how the tokens are spelled; most do not ask. See `Model.spell`."""
+        """Receive the spelling of the tokens; most encoders ignore it. See `Model.spell`."""
 
     def begin_from(self, origin: Network) -> None:
-        """Take over the weights of a model that was trained on text.
+        """Copy the weights of a model that was trained on text.
 
         Args:
             origin: of the same shape, its head apart.
@@ -70,7 +70,7 @@ class SentenceEncoder(nn.Module):
 
 
 class OwnEncoder(SentenceEncoder):
-    """One whose `encoder` reads what its `inputs` make of tokens; see `SentenceEncoder`."""
+    """Sentence encoder with an input layer `inputs` and an `encoder`; see `SentenceEncoder`."""
 
     encoder: nn.Module
 
@@ -81,7 +81,7 @@ class OwnEncoder(SentenceEncoder):
 
     @property
     def embedding(self) -> nn.Module:
-        """The encoder's."""
+        """The encoder's token embedding."""
         return self.encoder.inputs
 
     def layers_in_order(self) -> list[list[nn.Module]]:
@@ -89,7 +89,7 @@ class OwnEncoder(SentenceEncoder):
 
 
 class LastStates(SentenceEncoder):
-    """The features from which a language model predicts: each has read what came before it.
+    """Hidden states of a language model as features, each based on the tokens before it.
 
     Padding on the right changes nothing, for no feature depends on later tokens.
 
@@ -111,7 +111,7 @@ class LastStates(SentenceEncoder):
 
     @property
     def embedding(self) -> nn.Module | None:
-        """The language model's."""
+        """The language model's token embedding."""
         return getattr(self.model, "embedding", None)
 
     def forward(self, values: Tensor, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ class LastStates(SentenceEncoder):
 
 
 class Bag(BagOfTokens, SentenceEncoder):
-    """The registry's `bag`; see `BagOfTokens`."""
+    """Bag of tokens as a torch module, the registry's `bag`; see `BagOfTokens`."""
 
     def __init__(self, config: BagConfig, width: int | None = None) -> None:
         super().__init__()
@@ -150,11 +150,11 @@ class Bag(BagOfTokens, SentenceEncoder):
 
 
 class BiRNN(BothEnds, OwnEncoder):
-    """The registry's `birnn`; see `BothEnds`."""
+    """Bidirectional recurrent encoder as a torch module, the registry's `birnn`; see `BothEnds`."""
 
 
 class SentenceTransformer(BlocksOverSentences, OwnEncoder):
-    """The registry's `encoder`; see `BlocksOverSentences`.
+    """Bidirectional transformer, the registry's `encoder`; see `BlocksOverSentences`.
 
     Initialisation is that of `Transformer`.
     """

@@ -1,4 +1,4 @@
-"""The settings of networks that read a whole text."""
+"""Configurations of networks that read a whole text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH, WIDTH_OF_NGRAMS = 100, 10
 
 @dataclass(frozen=True, kw_only=True)
 class BagConfig(SentenceConfig):
-    """A vector for each token and nothing else."""
+    """Configuration of a bag of tokens, whose only layer is the token embedding."""
 
     recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 2e-2}
 
@@ -58,7 +58,7 @@ class BagConfig(SentenceConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class BiRNNConfig(SentenceConfig, CellRegularisers):
-    """Recurrent layers that read a sentence from both ends."""
+    """Configuration of a bidirectional recurrent encoder."""
 
     cell: str = setting("Recurrent cell: lstm, gru or another (docs/architectures.md).", "lstm")
     directions: Literal["bidirectional", "forward", "reversed"] = setting(
@@ -93,7 +93,7 @@ class BiRNNConfig(SentenceConfig, CellRegularisers):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderOnlyConfig(TransformerConfig):
-    """The settings of the decoder-only transformer, whose blocks see both sides here."""
+    """Transformer configuration for bidirectional attention, without a causal mask."""
 
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     encoder_layers: ClassVar[None] = None
@@ -103,20 +103,20 @@ class EncoderOnlyConfig(TransformerConfig):
 
     @property
     def source_window(self) -> int:
-        """How many positions there are."""
+        """Number of positions."""
         return self.window
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(SentenceConfig, EncoderOnlyConfig):
-    """The same; the window is the longest sentence, its start included."""
+    """Configuration of a bidirectional sentence encoder; its window includes the start symbol."""
 
     recipe: ClassVar[Mapping[str, Any]] = {**SentenceConfig.recipe, "lr": 1e-3}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(EncoderOnlyConfig):
-    """The transformer in BERT's form, with the symbols [CLS], [SEP] and [MASK] beside its tokens.
+    """Configuration of BERT: a transformer with the extra symbols [CLS], [SEP] and [MASK].
 
     The window is how many tokens of text a row has; [CLS] and [SEP] come on top.
     """
@@ -165,7 +165,7 @@ class BertConfig(EncoderOnlyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ELMoConfig(LSTMConfig):
-    """The settings of each of its two LSTMs, whose layers all have one width."""
+    """Configuration of both LSTMs of ELMo, whose layers all have the same width."""
 
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
     recipe: ClassVar[Mapping[str, Any]] = {**LSTMConfig.recipe, "batch_size": 64}

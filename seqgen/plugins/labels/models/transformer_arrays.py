@@ -21,13 +21,13 @@ SYMBOLS = 3
 
 
 class BlocksOverSentences:
-    """Blocks without a causal mask (Vaswani et al. 2017, section 3.1)."""
+    """Transformer blocks without a causal mask (Vaswani et al. 2017, section 3.1)."""
 
     pooling: ClassVar[Pooling] = "mean"
     window: int | None
 
     def pieces(self, config: EncoderConfig, read: int | None = None) -> Pieces:
-        """Return the encoder; see `SentenceEncoder`."""
+        """Declare the encoder's weights; see `SentenceEncoder`."""
         # Rotations and sinusoids have no end; positions that are learned do.
         self.window = config.window if config.positions == "learned" else None
         self.size = config.hidden_size
@@ -36,18 +36,18 @@ class BlocksOverSentences:
         return {"encoder": NestedPart(SourceBlocks, config, inputs)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
-        """See `SentenceEncoder.forward`."""
+        """Compute features and last states of sentences; see `SentenceEncoder.forward`."""
         require_window(max(lengths), self.window)
         features, _ = self.encoder(values, lengths)
         return features, at_ends(features, lengths)
 
 
 class SentenceTransformerArrays(BlocksOverSentences, ArrayEncoder):
-    """`SentenceTransformer` over arrays."""
+    """Array version of `SentenceTransformer`."""
 
 
 class BertBlocks(SourceBlocks):
-    """Blocks over the sum of tokens, positions and segments, normalised (Devlin et al., figure 2).
+    """BERT's input layer (token, position and segment embeddings, normalized) and its blocks.
 
     What stands up to the first [SEP] is segment A, the rest segment B.
     """
@@ -68,13 +68,13 @@ class BertBlocks(SourceBlocks):
         return self.dropout(self.embedding_norm(x)), rotation
 
     def segments(self, values: Leaf) -> Leaf:
-        """Return the segment of each place of rows (S, L): 0 or 1."""
+        """Compute the segment, 0 or 1, of each position of rows (S, L)."""
         ends = self.ops.like(values == self.config.symbols.sep, values)
         return self.ops.like(ends.cumsum(1) > ends, values)
 
 
 class BertOverSentences:
-    """The features of `Bert` for classifiers and taggers: without what predicts hidden tokens.
+    """BERT as a sentence encoder, without the output layer that predicts hidden tokens.
 
     It reads [CLS] in the place of a sentence's start symbol, and puts [SEP] after it. The last
     state of a sentence is the feature of [CLS].
@@ -85,13 +85,13 @@ class BertOverSentences:
     window: int | None
 
     def pieces(self, config: BertConfig, read: None = None) -> Pieces:
-        """Return the encoder; see `SentenceEncoder`."""
+        """Declare the encoder's weights; see `SentenceEncoder`."""
         self.window = config.window + 1 if config.positions == "learned" else None
         self.size = config.hidden_size
         return {"encoder": NestedPart(BertBlocks, config)}
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> tuple[Leaf, Leaf]:
-        """See `SentenceEncoder.forward`."""
+        """Compute features and last states of sentences; see `SentenceEncoder.forward`."""
         ops, size, symbols = ops_of(values), max(lengths), self.config.symbols
         require_window(size, self.window)
         read = ops.along(1, values[:, :size], ops.zeros(values, len(values), 1))
@@ -103,7 +103,7 @@ class BertOverSentences:
 
 
 class BertEncoderArrays(BertOverSentences, ArrayEncoder):
-    """`BertEncoder` over arrays."""
+    """Array version of `BertEncoder`."""
 
 
 class MaskedModel:
@@ -137,7 +137,7 @@ class MaskedModel:
         return self.config.symbols
 
     def told(self, values: Leaf, lengths: Sequence[int], places: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Tell the tokens at some places of rows.
+        """Predict the tokens at the given positions of rows.
 
         Args:
             values: (B, L) of int64, padded on the right.
@@ -157,23 +157,23 @@ class MaskedModel:
         return ops.wide(self.head(transformed)), follows
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Compute the output (B, L, H) of each block for rows of one length, in order."""
+        """Compute the output (B, L, H) of each block for rows of equal length, in order."""
         return self.encoder.layers(tokens, None)
 
     def features_by(self, tokens: Leaf, attend: Attend) -> Leaf:
-        """Return the features (B, L, H) of whole rows of one length, with `attend`."""
+        """Compute the features (B, L, H) of rows of equal length, using the attention `attend`."""
         return self.encoder.layers_by(tokens, attend)[-1]
 
     def seen(self, layer: int, places: Leaf) -> None:
-        """See `AnchoredContext.seen`: every place of a row sees all of them."""
+        """Return None: every position attends to the whole row; see `AnchoredContext.seen`."""
 
     def features(self, values: Leaf, lengths: Sequence[int]) -> Leaf:
-        """Return the features (B, L, H) of rows; see `told`."""
+        """Compute the features (B, L, H) of padded rows; see `told`."""
         return self.encoder(values, lengths)[0]
 
 
 class BertArrays(MaskedModel, ArrayNetwork):
-    """`Bert` over arrays."""
+    """Array version of `Bert`."""
 
     sentence_encoder: ClassVar[type[ArrayEncoder]] = BertEncoderArrays
     __call__ = MaskedModel.told

@@ -1,1 +1,1 @@
-"""Vectors of words."""
+"""Models of word vectors: word2vec and GloVe."""

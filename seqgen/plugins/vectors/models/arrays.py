@@ -1,4 +1,4 @@
-"""Vectors of words over arrays."""
+"""Word vectors over arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqgen.plugins.vectors.models.settings import WordConfig
 
 
 class WordArrays(ArrayNetwork):
-    """The vectors of a `WordNetwork`, see there."""
+    """Array version of `WordNetwork`: only the vectors."""
 
     config: WordConfig
 

@@ -1,4 +1,4 @@
-"""GloVe: vectors of words from how often they occur together (Pennington et al. 2014)."""
+"""GloVe: word vectors fitted to co-occurrence counts (Pennington et al. 2014)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqgen.plugins.vectors.models.settings import GloVeConfig
 
 
 class GloVe(WordNetwork):
-    """The registry's `glove`.
+    """GloVe as a torch module, the registry's `glove`.
 
     X_ij adds up 1 / d over all places where word j stands d words from word i, d <= m. With
     f(x) = min(1, (x / x_max)^alpha),
@@ -79,7 +79,7 @@ class GloVe(WordNetwork):
 def _pairs_at(
     words: np.ndarray, documents: np.ndarray, distance: int, vocab_size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which pairs stand at a distance from each other, as i V + j, and 1 / d for each time.
+    """Count the word pairs (i, j) `distance` words apart: keys i V + j, and counts / distance.
 
     Args:
         words: (N,) int64, without what is no word.

@@ -1,4 +1,4 @@
-"""word2vec's cost and gradients by the compiled library: skip-gram with negative sampling."""
+"""Loss and gradients of skip-gram with negative sampling, computed by the compiled library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqgen.plugins.vectors.models.network import Draws
 
 
 class _Sampled(ctypes.Structure):
-    """`sampled` of the library."""
+    """C struct `sampled`: the arguments of the compiled loss."""
 
     _fields_ = [
         *((name, c_int64) for name in ("width", "rows", "length", "noise_words", "context")),
@@ -26,11 +26,11 @@ class _Sampled(ctypes.Structure):
 
 
 class SampledCost(torch.autograd.Function):
-    """The cost of rows of text, whose gradients are made with it."""
+    """Autograd function of the skip-gram loss, which computes gradients in the forward pass."""
 
     @staticmethod
     def fits(v: Tensor, u: Tensor) -> bool:
-        """Return whether the library is there and takes these tables (V, D)."""
+        """Check whether the compiled library is available and supports these tables (V, D)."""
         fit = all(x.is_cpu and x.dtype == torch.float32 and x.is_contiguous() for x in (v, u))
         return fit and not torch.compiler.is_compiling() and library() is not None
 
@@ -38,7 +38,7 @@ class SampledCost(torch.autograd.Function):
     def forward(
         ctx: Any, v: Tensor, u: Tensor, tokens: Tensor, draws: Draws, context: int, negatives: int
     ) -> Tensor:
-        """Return the cost of rows of tokens (B, T), from tables of v and u (V, D)."""
+        """Compute the loss of tokens (B, T) from the tables v and u (V, D), and its gradients."""
         texts = [x.contiguous() for x in (tokens, draws.reach, draws.kept, draws.noise)]
         gradients = torch.zeros_like(v), torch.zeros_like(u)
         places = torch.empty(2, tokens.shape[1], dtype=torch.int64)

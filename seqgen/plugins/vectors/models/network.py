@@ -1,4 +1,4 @@
-"""What models of words and of the words around them share; they are not language models."""
+"""Base class of models that learn word vectors; they are not language models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqgen.plugins.vectors.models.settings import SampledWordConfig, WordConfig
 
 
 class Draws(NamedTuple):
-    """What is drawn for rows of text (B, T); in evaluation nothing is left to chance.
+    """Random choices for rows of text (B, T): kept words, context sizes and noise words.
 
     Attributes:
         kept: (B, T) bool, the words that are not left out.
@@ -33,7 +33,7 @@ class Draws(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """Rows of text, in N blocks of b words each with the m words before and after it.
+    """Rows of text cut into N blocks of b words, each with the m words before and after it.
 
     Attributes:
         centres: (B, N, b) int64, the words of each block.
@@ -51,7 +51,7 @@ class Windows(NamedTuple):
 
 
 class WordNetwork(TorchModel, Network):
-    """Vectors that are learned from which words stand near each other.
+    """Base class of networks that learn word vectors from neighbouring words.
 
     Attributes:
         counts: (V,) float64: how often each word occurs in the training part; 0 for what is no
@@ -75,7 +75,7 @@ class WordNetwork(TorchModel, Network):
         self._tables: dict[str, tuple[Tensor, int, Tensor]] = {}
 
     def layers_in_order(self) -> list[list[nn.Module]]:
-        """Return all tables as one group, for none comes before another."""
+        """Return all tables as one layer group."""
         return [list(self.children())]
 
     def token_vectors(self) -> Tensor:
@@ -97,7 +97,7 @@ class WordNetwork(TorchModel, Network):
         self.counts.copy_(torch.from_numpy(counts))
 
     def loss(self, tokens: Tensor) -> Tensor:
-        """Return the cost of rows of text, summed over their words.
+        """Compute the loss of rows of text, summed over their words.
 
         In training words are left out, contexts and noise words drawn at random; in evaluation
         every word has its whole context, and noise words are always the same.
@@ -109,14 +109,14 @@ class WordNetwork(TorchModel, Network):
 
     @abstractmethod
     def cost(self, windows: Windows) -> Tensor:
-        """Return the cost of all words and their contexts, summed."""
+        """Compute the summed loss of all words and their contexts."""
 
     def draw_noise(self, shape: tuple[int, int]) -> Tensor | None:
-        """Return noise words for rows of text (B, T), (B, K'); None if the model needs none."""
+        """Draw noise words (B, K') for rows of text (B, T); None if the model needs none."""
         return None
 
     def draw(self, tokens: Tensor) -> Draws:
-        """Draw what `loss` leaves to chance; see there."""
+        """Draw the words to keep, the context sizes and the noise words for `loss`."""
         config, known = self.config, tokens.clamp_min(0)
         kept = (tokens >= 0) & (self.counts[known] > 0)
         reach = torch.full_like(tokens, config.context_size)
@@ -135,7 +135,7 @@ class WordNetwork(TorchModel, Network):
         return Draws(kept, reach, self.draw_noise(tuple(tokens.shape)))
 
     def _keep(self, counts: Tensor) -> Tensor:
-        """Return the probability that each word is kept, (V,) float32; above 1 for rare words.
+        """Compute the probability of keeping each word, (V,) float32; above 1 for rare words.
 
         The paper has the square root alone. word2vec's own code adds the ratio itself, so that it
         keeps more of the text, and gensim does as well.
@@ -144,7 +144,7 @@ class WordNetwork(TorchModel, Network):
         return (ratio.sqrt() + ratio).float()
 
     def of_counts(self, name: str, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return a table that is made from the counts, made anew only once these have changed.
+        """Return a table computed from the word counts, cached until the counts change.
 
         Args:
             name: of the table.
@@ -157,7 +157,7 @@ class WordNetwork(TorchModel, Network):
         return known[2]
 
     def windows(self, tokens: Tensor, draws: Draws) -> Windows:
-        """Return the words that are kept, moved together, in blocks with what is around them.
+        """Drop the words that are not kept, and cut the rest into blocks with their contexts.
 
         Args:
             tokens: (B, T) int64.

@@ -1,4 +1,4 @@
-"""The settings of models of words and of the words around them."""
+"""Configurations of models that learn word vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBSAMPLE = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class WordConfig(ModelConfig):
-    """What configurations of word vectors have in common."""
+    """Settings that all models of word vectors share."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
         "optimizer": "adam",
@@ -36,7 +36,7 @@ class WordConfig(ModelConfig):
 
     @property
     def tables(self) -> dict[str, int]:
-        """The tables that have a row for each word, by name, and how wide they are."""
+        """Name and width of each table that has a row per word."""
         return {"embedding": self.embedding_size, "context": self.embedding_size}
 
     @property
@@ -49,7 +49,7 @@ class WordConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledWordConfig(WordConfig):
-    """What configurations have of networks that leave words and contexts to chance."""
+    """Settings of models that subsample frequent words and draw context sizes at random."""
 
     negatives: int = setting(
         "Number of noise words in negative sampling. With 0 the prediction is "
@@ -71,12 +71,12 @@ class SampledWordConfig(WordConfig):
 
     @property
     def draws_contexts(self) -> bool:
-        """Whether the size of each word's context is drawn."""
+        """Whether the size of each word's context is drawn at random."""
         return bool(self.negatives) if self.dynamic is None else self.dynamic
 
     @property
     def kept_share(self) -> float:
-        """The share of the text above which a word is left out at times; 0 keeps all words."""
+        """Relative frequency above which words are subsampled; 0 keeps all words."""
         if self.subsample is None:
             return SUBSAMPLE if self.negatives else 0.0
         return self.subsample
@@ -84,7 +84,7 @@ class SampledWordConfig(WordConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Word2VecConfig(SampledWordConfig):
-    """Skip-gram or CBOW, with negative sampling or the full softmax."""
+    """Configuration of word2vec: skip-gram or CBOW, negative sampling or full softmax."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
         **SampledWordConfig.recipe,
@@ -116,7 +116,7 @@ class Word2VecConfig(SampledWordConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class GloVeConfig(WordConfig):
-    """Weighted least squares on the logarithms of co-occurrence counts."""
+    """Configuration of GloVe: weighted least squares on log co-occurrence counts."""
 
     recipe: ClassVar[Mapping[str, Any]] = {
         **WordConfig.recipe,

@@ -1,4 +1,4 @@
-"""word2vec: vectors of words that predict the words around them (Mikolov et al. 2013)."""
+"""word2vec: word vectors that predict neighbouring words (Mikolov et al. 2013)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVALUATION = 29
 
 
 class Word2Vec(WordNetwork):
-    """The registry's `word2vec`.
+    """word2vec as a torch module, the registry's `word2vec`.
 
     Each word w has a vector v_w, as the word at the centre, and u_w, as one of its context. The
     skip-gram model is
@@ -84,7 +84,7 @@ class Word2Vec(WordNetwork):
     def _against(
         self, scores: Tensor, counts: Tensor, given: Tensor, times: Tensor, noise: Tensor | None
     ) -> Tensor:
-        """Return the summed cost of predictions.
+        """Compute the summed loss of predictions, with noise words or the full softmax.
 
         Args:
             scores: (B, N, b, P), the products of what is given with what is to be predicted.
@@ -117,6 +117,6 @@ class Word2Vec(WordNetwork):
         return words.clamp_max(self.config.vocab_size - 1).to(self.device)
 
     def _cumulative_noise(self, counts: Tensor) -> Tensor:
-        """Return the sums of the noise words' masses up to each word, (V,) float64."""
+        """Compute the cumulative sums of the noise distribution's weights, (V,) float64."""
         wide = in_float64(counts)
         return (wide.pow(self.config.noise_power) * (wide > 0)).cumsum(0)
