@@ -220,7 +220,7 @@ class InstalledPlugin:
             note_problem(self.problem(what, error))
 
     def problem(self, what: str, error: BaseException) -> str:
-        """Write the warning that a part of the plugin is skipped, with the reason."""
+        """Format the warning that a part of the plugin is skipped, with the reason."""
         return f"plugin {self.title}: {what} is left out: {format_fault(error)}"
 
     @property

@@ -20,7 +20,7 @@ WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """Which held-out passages are continued, and how; sampling is at temperature 1, unfiltered.
+    """Protocol for continuing held-out passages, at temperature 1 without filters.
 
     Attributes:
         passages: how many, one at least, spread evenly over the text; fewer if it is short.

@@ -33,12 +33,12 @@ class ArraySteps:
     arrays: ClassVar[type[NeuralArrays]]
     head: nn.Linear
     quantizable: ClassVar[bool] = False
-    """Whether its matrices can be kept in fewer bits; see `quantize`."""
+    """Whether the weight matrices can be quantized; see `quantize`."""
     quantized: str | None = None
-    """The precision that its matrices are kept in, a key of `QUANTIZED`; None for their own."""
+    """Precision of the quantized matrices, a key of `QUANTIZED`; None if not quantized."""
 
     takes_arrays: bool = True
-    """Whether NumPy may look at the weights: not where their memory is given back meanwhile."""
+    """Whether NumPy may view the weights; false if their memory is released between uses."""
 
     def quantize(self, precision: str) -> None:
         """Quantize the weight matrices; the model can no longer be trained.

@@ -137,10 +137,10 @@ class LanguageModel(TorchModel, InferenceModel):
 
 
 class Compilable:
-    """Mixin of modules whose training call has a part over tensors alone, to be compiled."""
+    """Mixin of modules with a part of the training call that can be compiled."""
 
     over_tensors: Callable[..., Tensor] | None = None
-    """What a training call runs over tensors alone, in a model that has such a part."""
+    """Part of the training call that takes only tensors and can be compiled; None without one."""
     _compiled: Callable[..., Tensor] | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class CountedModel(LanguageModel):
         return {**self.__dict__, "_arrays": None, "columns": {}}
 
     def take_tables(self, tables: Mapping[str, Tensor]) -> None:
-        """Replace tables by name."""
+        """Replace the model's parameter tables by those given by name."""
         self._arrays = None
         for name, table in tables.items():
             self.register_buffer(name, table)

@@ -19,7 +19,7 @@ HELD_OUT_SIDES = "--val-source and --val-target go together"
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Config):
-    """How text is tokenized, and which part of it is held out for validation."""
+    """Settings of tokenization and of the validation split."""
 
     tokenizer: str = setting(
         "What a token is: char, byte, word, whitespace, uncased, bpe, unigram or wordpiece; or "

@@ -63,7 +63,7 @@ class ModelConfig(Config):
     recipe: ClassVar[Mapping[str, Any]] = {}
     """Training settings that suit this architecture, where the user gives none."""
     sizes: ClassVar[tuple[Size, ...]] = (Size({}),)
-    """What suits more or less time and text, the largest first; the last suits any."""
+    """Model sizes for different budgets and texts, largest first; the last one fits any."""
 
     vocab_size: int = setting(
         "Number of tokens in the vocabulary; it follows from the tokenizer.",

@@ -49,7 +49,7 @@ class StoredMixture(StoredModel):
 
     @property
     def is_adapter(self) -> bool:
-        """Whether it consists of low-rank adapters: never, even if a part does."""
+        """Always false: a mixture is no low-rank adapter, even if a part is."""
         return False
 
     @property

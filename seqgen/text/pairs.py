@@ -312,7 +312,7 @@ class VectorPairs(Pairs):
         return replace(self, keep=keep)
 
     def survey(self) -> Survey:
-        """Survey the targets; the hash covers both sides."""
+        """Count characters, bytes and lines of the targets, and hash the pairs."""
         digest = hashlib.sha256()
         for source, target in self:
             digest.update(f"{content_of(source)}\t{target}\n".encode())

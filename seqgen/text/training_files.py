@@ -38,7 +38,7 @@ def training_files(names: Sequence[str | Path], as_text: bool) -> tuple[Path, ..
 
 
 def _check(path: Path, as_text: bool) -> None:
-    """Refuse a file given by name whose type hides its text."""
+    """Raise an error for a named file whose text must be extracted first, such as JSONL."""
     if (kind := _hiding_kind(path, as_text)) is not None:
         error = UsageError if kind.holds == "records" else SeqgenError
         raise error(f"{path} is {kind.name}: {extraction_advice(kind, path, read_head(path))}")
@@ -57,7 +57,7 @@ def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path
 
 
 def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
-    """Recognise a file type that hides its text, such as records; None for plain text."""
+    """Return a file's kind if it is neither plain text nor markup, such as JSONL; else None."""
     kind = None if as_text else file_kind(path)
     return None if kind is None or kind.holds == "markup" else kind
 

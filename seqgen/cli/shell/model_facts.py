@@ -1,4 +1,4 @@
-"""What `seqgen models show` prints: a record, six main facts, a loss curve, or all details."""
+"""Output of `seqgen models show`: a record, six main facts, a loss curve, or every detail."""
 
 from __future__ import annotations
 

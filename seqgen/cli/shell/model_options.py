@@ -186,7 +186,7 @@ def refuse_text_model(of_source: LookOptions, model: str | None) -> None:
 
 @dataclass(frozen=True)
 class CommandVariant:
-    """Implementation of a command for one kind of model; `Task.serves` names one.
+    """Implementation of a command for the models of one task; see `Task.serves`.
 
     Attributes:
         put: does it; takes those options of the command that have a meaning.

@@ -61,7 +61,7 @@ class Noise:
 
     @property
     def drops_updates(self) -> bool:
-        """Whether elements of the update vector are dropped."""
+        """Whether dropout applies to the update vector, such as an LSTM's candidate."""
         return self.update is not None or self.shared is not None
 
     def rows(self, count: int) -> Noise:

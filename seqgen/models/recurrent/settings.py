@@ -104,15 +104,15 @@ class RecurrentConfig(CellRegularisers):
     # An embedding that is wider than its vocabulary says nothing more, and the first layer's input
     # product is a quarter of the work of two layers (docs/evidence/experiments.md).
     narrow_up_to: ClassVar[int] = 512
-    """Vocabularies of so many tokens, such as characters and bytes, have narrow embeddings."""
+    """Largest vocabulary, such as characters or bytes, that gets a narrow embedding."""
     narrow_embedding: ClassVar[int] = 64
-    """How narrow these are, where a budget in minutes chooses the layers' width."""
+    """Width of a narrow embedding, if a budget in minutes determines the layers' width."""
 
     bf16_pays_from: ClassVar[int] = 1 << 20
-    """The multiplications of a gate, a time step, from which bf16 is faster (measured)."""
+    """Multiplications per gate and time step from which bf16 is faster (measured)."""
 
     equation: ClassVar[type[Equation]]
-    """What a step of each layer does."""
+    """Equation of a layer: the computation of one time step."""
 
     hidden_size: int = shared("hidden_size", 256)
     num_layers: int = shared("num_layers", 2)

@@ -26,7 +26,7 @@ SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 
 
 class Measured(Options, panel=Panel.MEASURED):
-    """What is measured, and on which text."""
+    """Measurements to make, and the text to make them on."""
 
     text: str = file_argument("A text file, or - for standard input.", "TEXT")
     distance: int | None = setting(
@@ -75,7 +75,7 @@ def diagnose(
 
 
 def _put_distances(diagnosis: Diagnosis) -> None:
-    """Write the gradients of some distances as a table, and those of all as a picture."""
+    """Print the gradients at some distances as a table, and all as a picture."""
     last = diagnosis.distances[-1].distance
     bounded = diagnosis.distances[0].bound is not None
     columns = {
@@ -140,7 +140,7 @@ def _put_heads(diagnosis: Diagnosis) -> None:
 
 
 def draw_distances(plot: Path, model: str, points: Sequence[Distance]) -> None:
-    """Draw a model's gradients by distance, and their bound if they have one."""
+    """Plot a model's gradients by distance, and their bound if they have one."""
     from seqgen.cli.shell.pictures import draw_lines
 
     series = {"gradient norm": [(d.distance, d.grad_norm) for d in points]}

@@ -1,4 +1,4 @@
-"""The inside of a trained model: gradients by distance, weights, units, attention."""
+"""Diagnosis of a trained model: gradients by distance, weights, units and attention."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WINDOWS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The last record of `seqgen diagnose --json`.
+    """Last record of `seqgen diagnose --json`.
 
     Attributes:
         model: its name.
@@ -56,7 +56,7 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What `diagnose` finds."""
+    """Results of `seqgen diagnose`."""
 
     distances: list[Distance]
     layers: list[LayerFigures]
@@ -70,7 +70,7 @@ def diagnose(
     distance: int | None = None,
     layer: int | None = None,
 ) -> Diagnosis:
-    """Look inside a model while it reads a text.
+    """Diagnose a model while it reads a text.
 
     Args:
         loaded: the model.
@@ -110,7 +110,7 @@ def diagnose(
 
 
 def _length(name: str, model: NeuralLanguageModel, corpus: Corpus, distance: int | None) -> int:
-    """Return how many tokens a window has: those that the loss at its last one may reach."""
+    """Choose the window length: one more than the greatest distance of a gradient."""
     if distance is not None and model.window is not None:
         most = model.window - 1
         require(distance <= most, f"--distance is at most {most} for {name}, not {distance}")
@@ -127,7 +127,7 @@ def _length(name: str, model: NeuralLanguageModel, corpus: Corpus, distance: int
 def _layers(
     loaded: LoadedModel, tokens: Tensor, targets: Tensor
 ) -> tuple[float, list[LayerFigures]]:
-    """Return the loss, and every layer's figures; the update is one step of the model's own rule.
+    """Compute the loss and all layers' figures, for one step of the model's own optimizer.
 
     The optimizer is new, so its step is the first one of a run, at the peak learning rate.
     """

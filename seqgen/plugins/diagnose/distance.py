@@ -1,4 +1,4 @@
-"""How far back a loss reaches: gradients by distance through time, and their bound."""
+"""Gradients by distance through time, and their upper bound: how far back a loss reaches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISTANCE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Distance:
-    """What the loss at step i says of the state at step j = i - distance, as means over windows.
+    """Gradient of the loss at step i in the state at step i - distance, averaged over windows.
 
     Attributes:
         distance: i - j, in tokens.
@@ -42,12 +42,12 @@ class Distance:
 
 
 def longest_document(corpus: Corpus) -> int:
-    """Return how many tokens the longest document of a text has; 0 if there is none."""
+    """Count the tokens of the longest document; 0 without documents."""
     return int((corpus.ends - corpus.starts).max(initial=0))
 
 
 def window_length(model: NeuralLanguageModel, corpus: Corpus) -> int:
-    """Return the length of the windows in which gradients are followed `DISTANCE` tokens back.
+    """Choose the window length for gradients over `DISTANCE` tokens.
 
     It is shorter where the text's documents or the model's window are.
     """
@@ -56,7 +56,7 @@ def window_length(model: NeuralLanguageModel, corpus: Corpus) -> int:
 
 
 def windows(corpus: Corpus, length: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return windows that lie evenly over a text, without overlap.
+    """Choose windows spaced evenly over a text, without overlap.
 
     Args:
         corpus: the text, with a document of that length at least.
@@ -82,7 +82,7 @@ def windows(corpus: Corpus, length: int, most: int) -> tuple[np.ndarray, np.ndar
 def gradients_by_distance(
     model: NeuralLanguageModel, tokens: Tensor, targets: Tensor, layer: int | None = None
 ) -> list[Distance]:
-    """Return the gradient of each window's last loss by distance, from 0 to T - 1.
+    """Compute the gradient norm of each window's last loss by distance, 0 to T - 1.
 
     Args:
         model: of text, in evaluation mode.
@@ -104,7 +104,7 @@ def gradients_by_distance(
 
 
 def _last_loss(model: NeuralLanguageModel, tokens: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss of the last prediction, summed over the rows, which are independent."""
+    """Compute the loss of the last prediction, summed over independent rows."""
     logits, _ = model(tokens, None, last=1)
     return F.cross_entropy(logits[:, -1], targets, reduction="sum")
 
@@ -142,14 +142,14 @@ def _of_cell(
 
 
 def _norms(gradients: tuple[Tensor | None, ...], rows: int) -> Tensor:
-    """Return the norm of each row's gradient (B,) over all parts; a part nobody reads has none."""
+    """Compute each row's gradient norm (B,) over all parts; unused parts count as 0."""
     flat = [gradient.flatten(1) for gradient in gradients if gradient is not None]
     return torch.cat(flat, 1).norm(dim=1) if flat else torch.zeros(rows)
 
 
 @torch.no_grad()
 def _bounds(cell: Cell, states: list[LayerState], first: Tensor) -> list[Tensor] | None:
-    """Return the bound of every distance, (B,) each; None where it does not hold.
+    """Compute the bound at every distance, (B,) each; None if the model has none.
 
     Args:
         cell: the last layer of the network, whose output nothing but the head reads.
@@ -169,7 +169,7 @@ def _bounds(cell: Cell, states: list[LayerState], first: Tensor) -> list[Tensor]
 def _of_vectors(
     model: NeuralLanguageModel, tokens: Tensor, targets: Tensor, part: torch.nn.Module | None
 ) -> list[Distance]:
-    """Return the gradients of what a module puts out: a block, or the embedding."""
+    """Compute the gradients in the output of a module: a block, or the embedding."""
     seen: list[Tensor] = []
     hook = (part or model.embedding).register_forward_hook(
         lambda *call: seen.append(features_of(call[-1]))

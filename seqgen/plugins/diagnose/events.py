@@ -1,4 +1,4 @@
-"""The figures of an update that `seqgen train --diagnose` logs, and their summary."""
+"""Events of `seqgen train --diagnose` with the figures of an update, and their summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosed(ListenerEvent):
-    """What `--diagnose` sees of an update.
+    """Event with the figures of an update, for `--diagnose`.
 
     Attributes:
         step: steps done, this one included.
@@ -33,7 +33,7 @@ class Diagnosed(ListenerEvent):
     heads: list[HeadFigures] = field(default_factory=list)
 
     def summary(self) -> list[str]:
-        """Return a line per layer."""
+        """Format the event as one line per layer."""
         lines = [f"layers at step {count(self.step)}:"]
         width = max(len(figures.layer) for figures in self.layers)
         for figures in self.layers:

@@ -1,4 +1,4 @@
-"""Norms of weights, gradients and updates by layer, and the behaviour of units."""
+"""Norms of weights, gradients and updates by layer, and statistics of units."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SATURATED = {
 
 @dataclass(frozen=True, kw_only=True)
 class LayerFigures:
-    """How a layer is doing; None stands for what it does not have.
+    """Norms and unit statistics of one layer; None where they do not apply.
 
     Attributes:
         layer: the name of its module in the model.
@@ -56,7 +56,7 @@ class LayerFigures:
 
 
 class Units:
-    """What has been seen of the units of a layer.
+    """Running statistics of a layer's units.
 
     Attributes:
         values: by activation, how many values there were, and how many saturated ones.
@@ -80,13 +80,13 @@ class Units:
             known[1] += int(SATURATED[name](y).sum())
 
     def see_output(self, y: Tensor) -> None:
-        """Add the layer's output of some tokens."""
+        """Add the layer's outputs for some tokens."""
         wide = in_float64(y.detach())
         seen = (y.numel(), float(wide.sum()), float(wide.square().sum()))
         self.outputs = [old + new for old, new in zip(self.outputs, seen, strict=True)]
 
     def figures(self) -> dict[str, float | None]:
-        """Return the fields of `LayerFigures` that are about units."""
+        """Compute the fields of `LayerFigures` that describe units."""
         count, total, squares = self.outputs
         of_gates = self.values.get("sigmoid") or self.values.get("tanh")
         mean = total / count if count else None
@@ -100,7 +100,7 @@ class Units:
 
 @contextlib.contextmanager
 def watching_units(network: Network) -> Iterator[dict[int, Units]]:
-    """Look at the units of each layer of the stack while the network runs; yield them."""
+    """Collect unit statistics of each layer of the stack while the network runs."""
     layers = list(network.stack or ())
     units = {index: Units() for index in range(len(layers))}
     with contextlib.ExitStack() as hooks:
@@ -123,7 +123,7 @@ def watching_units(network: Network) -> Iterator[dict[int, Units]]:
 
 
 def features_of(output: Tensor | tuple[Tensor, ...]) -> Tensor:
-    """Return what a layer hands to the next one; the rest of its output is its state."""
+    """Select the features from a layer's output, which may also contain a state."""
     return output[0] if isinstance(output, tuple) else output
 
 
@@ -140,7 +140,7 @@ def _watch(units: Units):
 def units_of(
     model: NeuralLanguageModel, tokens: Tensor, source: Source | None = None
 ) -> dict[int, dict[str, float | None]]:
-    """Return how the units of each layer of the stack behave, without dropout.
+    """Compute unit statistics of each layer of the stack, without dropout.
 
     Args:
         model: in training or in evaluation mode, which it keeps.
@@ -157,7 +157,7 @@ def units_of(
 
 
 def named_layers(network: Network) -> list[tuple[str, list[nn.Parameter]]]:
-    """Return every parameter once, in the order of use, by the names of the layers.
+    """Group the parameters by layer name in order of use, each parameter once.
 
     A layer is named after its first parameter, by as much of that name as makes it unique.
     """
@@ -181,12 +181,12 @@ def named_layers(network: Network) -> list[tuple[str, list[nn.Parameter]]]:
 
 
 def norm_of(tensors: list[Tensor]) -> float:
-    """Return the norm of all elements together."""
+    """Compute the joint Euclidean norm of tensors."""
     return float(sum(float(in_float64(t.detach()).square().sum()) for t in tensors) ** 0.5)
 
 
 def spectral_radius(cell: Cell) -> float | None:
-    """Return the largest absolute eigenvalue of the maps from a state to one of the same width."""
+    """Compute the largest absolute eigenvalue of the recurrent weights; None without any."""
     blocks = [
         block
         for weight, _ in cell.maps_of_past().values()
@@ -200,7 +200,7 @@ def spectral_radius(cell: Cell) -> float | None:
 
 
 class Update:
-    """The figures of an update: made before it, when gradients are there, and read after it.
+    """Figures of an update: begun when gradients exist, and read after the step.
 
     Args:
         network: with the gradients that the update is made from, not yet clipped.
@@ -221,7 +221,7 @@ class Update:
     def figures(
         self, units: Mapping[int, Mapping[str, float | None]], radius: bool = True
     ) -> list[LayerFigures]:
-        """Return the figures of every layer, after the update.
+        """Compute the figures of every layer, after the update.
 
         Args:
             units: of the layers of the stack, by number; see `units_of`.
@@ -252,6 +252,6 @@ class Update:
 
 @torch.no_grad()
 def loss_unscaled(model: Transformer, tokens: Tensor, targets: Tensor) -> float:
-    """Return the loss, in nats per token, if attention were softmax(Q K^T) V."""
+    """Compute the loss, in nats per token, with attention softmax(Q K^T) V, without scaling."""
     features = observe_attention(model, tokens, gain=unscaled_gain(model))
     return float(F.cross_entropy(model.head(features).flatten(0, 1), targets.flatten()))

@@ -1,4 +1,4 @@
-"""The options of `seqgen train` that log how every layer is doing."""
+"""Options of `seqgen train` that log the state of every layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqgen.settings.listening import ListenerOptions
 
 
 class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
-    """What is logged of a model's layers, gradients and attention during training."""
+    """Options for logging layers, gradients and attention during training."""
 
     diagnose: bool = setting(
         "Also log how every layer is doing, how far gradients reach (--plot draws it), and how "
@@ -45,7 +45,7 @@ class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
             check_picture(self.plot, inputs())
 
     def conclude(self, model: str, events: Sequence[Any]) -> None:
-        """Draw the gradient by distance, with its bound."""
+        """Plot the gradients by distance, with their bound."""
         if self.plot is None:
             return
         from seqgen.plugins.diagnose.command import draw_distances

@@ -1,4 +1,4 @@
-"""Warnings in words: what goes wrong in a training run, and what to try."""
+"""Warnings about problems in a training run, with advice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMBERS = "lowest", "best", "trained_at_best", "worse", "enormous"
 
 
 class Warnings:
-    """Says once, in a line each, what goes wrong; a `Part` of a run's checkpoints.
+    """Detector of training problems that reports each only once; stored in checkpoints.
 
     Args:
         config: of the run.
@@ -61,7 +61,7 @@ class Warnings:
         self._vanishing: set[str] = set()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what has been said and seen, by name: with it a resumed run says nothing twice."""
+        """Save what was reported and observed, so that a resumed run does not repeat warnings."""
         numbers = {name: getattr(self, f"_{name}") for name in NUMBERS}
         names = [f"said.{kind}" for kind in self._said]
         names += [f"vanishing.{layer}" for layer in self._vanishing]
@@ -70,7 +70,7 @@ class Warnings:
         return {name: torch.tensor(x, dtype=torch.float64) for name, x in values.items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what `tensors` returned; older checkpoints have nothing, and all begins anew."""
+        """Restore the result of `tensors`; older checkpoints have none, so all counts restart."""
         if not tensors:
             return
         for name in NUMBERS:
@@ -88,7 +88,7 @@ class Warnings:
             self._say(f"warning: {text}")
 
     def step(self, run: Run, loss: float, norm: float) -> None:
-        """Look at a step.
+        """Check the loss and gradient norm of a step.
 
         Args:
             run: after the step.
@@ -124,7 +124,7 @@ class Warnings:
         self._norms.append(norm)
 
     def _look_at_clipped(self, run: Run, norm: float) -> None:
-        """Look at a norm that is clipped: the update is bounded, but one direction rules it."""
+        """Check for huge clipped gradients: a single direction may dominate the update."""
         clip_norm = self._config.clip_norm
         is_enormous = norm > CLIPPED * max(1.0, clip_norm)
         self._enormous = max(0, self._enormous + (1 if is_enormous else -1))
@@ -141,7 +141,7 @@ class Warnings:
             )
 
     def layers(self, run: Run, layers: Sequence[LayerFigures], rate: float) -> None:
-        """Look at the figures of the layers.
+        """Check the figures of all layers.
 
         Args:
             run: after the update that they are of.
@@ -198,7 +198,7 @@ class Warnings:
         self._vanishing = vanished
 
     def validation(self, loss: float) -> None:
-        """Look at the loss of the held-out part, nats per token, or per label."""
+        """Check a validation loss, in nats per token or per label."""
         trained = statistics.fmean(self._losses) if self._losses else math.inf
         if loss <= self._best:
             self._best, self._trained_at_best = loss, trained

@@ -1,4 +1,4 @@
-"""Watching a training run: figures of its layers every so often, and warnings."""
+"""Monitoring of a training run: periodic figures of its layers, and warnings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WIDEST = 512
 
 
 def listen(facts: RunFacts) -> TrainingWatch | None:
-    """Watch a run; of networks that are trained side by side, the first one."""
+    """Create the watch of a training run; of members trained together, it watches the first."""
     if facts.model is None:
         return None
     return TrainingWatch(
@@ -56,7 +56,7 @@ def listen(facts: RunFacts) -> TrainingWatch | None:
 
 
 class TrainingWatch(Listener):
-    """Looks at a run without changing it: no random number is drawn, no gradient touched.
+    """Observer of a training run that draws no random numbers and changes no gradients.
 
     Args:
         model: that is trained.
@@ -111,7 +111,7 @@ class TrainingWatch(Listener):
         self.warnings.step(run, loss, norm)
 
     def take(self, event: Event) -> None:
-        """Look at an event of the run."""
+        """Handle an event of the run."""
         if isinstance(event, Validated):
             self.warnings.validation(event.val_loss)
 
@@ -121,7 +121,7 @@ class TrainingWatch(Listener):
         return (self.records and self._is_next_look(run)) or is_double
 
     def _is_next_look(self, run: Run) -> bool:
-        """Return whether another of `LOOKS` parts of the budget begins with this step."""
+        """Check whether this step begins the next of `LOOKS` parts of the budget."""
         if self._looks is None:  # a resumed run continues after the step before
             before = dataclasses.replace(run, step=run.step - 1)
             self._looks = int(LOOKS * self.budget.share(before)) if run.step else -1
@@ -136,7 +136,7 @@ class TrainingWatch(Listener):
 
     @cached_property
     def _windows(self) -> tuple[Tensor, Tensor] | None:
-        """What is read, and the token after each, (B, T) both; None of a model of no text."""
+        """Input windows and target tokens, (B, T) each; None for models without text."""
         corpus, model = self._corpus, self.model
         if corpus is None or corpus.sources is not None:
             return None
@@ -146,7 +146,7 @@ class TrainingWatch(Listener):
         return torch.from_numpy(tokens).to(model.device), torch.from_numpy(targets).to(model.device)
 
     def _look_inside(self) -> dict[str, Any]:
-        """Return the fields of `Diagnosed` that are about the windows.
+        """Compute the fields of `Diagnosed` that depend on the windows.
 
         They are of a copy in float64: gradients soon fall below what float32 can hold.
         """
@@ -160,7 +160,7 @@ class TrainingWatch(Listener):
 
     @torch.no_grad()
     def _units(self, batch: Batch) -> dict[int, dict[str, float | None]]:
-        """Return how the units behave on some rows of the batch.
+        """Compute unit statistics on some rows of the batch.
 
         Without records they are only for warnings about ReLUs, so a network without these has none.
         """

@@ -1,4 +1,4 @@
-"""What a model does with a text, token by token."""
+"""Predictions, units and attention of a model on a text, token by token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seqgen inspect`: what a model does with a text, token by token."""
+"""`seqgen inspect`: show predictions, units or attention on a text, token by token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_A_UNIT, OF_ATTENTION = (OptionRule((view,), GOES_WITH) for view in ("--unit",
 
 
 class Inspected(Options, panel=Panel.TEXT):
-    """The text that is looked at."""
+    """Text to inspect."""
 
     file: str | None = file_argument(
         "A text file, or - for standard input. Without one, the model's held-out text.", "[TEXT]"
@@ -42,7 +42,7 @@ class Inspected(Options, panel=Panel.TEXT):
     max_tokens: int = setting("Look at the first N tokens of the text.", 1000, low=1)
 
     def source(self, loaded: LoadedModel, out: Output) -> Input | None:
-        """Return the file to look at; None for --text.
+        """Choose the input to inspect: a file, standard input, or held-out text; None for --text.
 
         Raises:
             UsageError: the file is not there.
@@ -64,7 +64,7 @@ class Inspected(Options, panel=Panel.TEXT):
 
 
 class Aspects(Options, panel=Panel.MEASURED):
-    """What is shown of a text, and where."""
+    """Views to show, and where to write them."""
 
     top: int | None = setting(
         "How many of the likeliest tokens, or of the units, to show.",
@@ -137,7 +137,7 @@ class Aspects(Options, panel=Panel.MEASURED):
 
     @property
     def chosen(self) -> str:
-        """What is asked for: a flag, or else the predictions."""
+        """Flag of the view to show; by default the predictions."""
         return next((flag for flag in self.given if flag in VIEWS), PREDICTIONS)
 
 
@@ -184,7 +184,7 @@ def inspect(
 
 
 def _put(view: View, passages: Passages, html: Path | None, out: Output) -> None:
-    """Write what was found: records, a page, or for a person."""
+    """Print a view as records or text, or write it as a page."""
     if out.records(view.records):
         return
     if html is not None:

@@ -1,4 +1,4 @@
-"""The attention of a transformer's heads over a text: for one word, and its entropy."""
+"""Attention of a transformer's heads over a text: weights from one word, and entropies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seqgen.wording import plural
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """The keys of `seqgen inspect --attention --token WORD --json`, in order.
+    """Record of `seqgen inspect --attention --token WORD --json`; its keys in order.
 
     Attributes:
         model: its name.
@@ -50,7 +50,7 @@ class HeadWeights:
 
 @dataclass(frozen=True)
 class Attended:
-    """What some heads read.
+    """Attention of some heads: entropies, and weights from a word.
 
     Attributes:
         heads: the entropies of all that were asked for.
@@ -66,7 +66,7 @@ class Attended:
 def attended(
     passages: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
 ) -> Attended:
-    """Return the entropy of attention by head, and what heads read for a word of the text.
+    """Compute the attention entropy of each head, and the weights from a word of the text.
 
     Args:
         passages: the text. With a word, the last document that has it is read, else the first.
@@ -113,7 +113,7 @@ def attended(
 
 @dataclass(frozen=True)
 class DecoderReading:
-    """How a decoder reads a passage: its start symbol and what comes before each token.
+    """Input layout of a decoder: its start symbol, then the tokens in reading order.
 
     Attributes:
         model: the decoder.
@@ -123,33 +123,33 @@ class DecoderReading:
 
     @property
     def most(self) -> int:
-        """How many tokens of text fit."""
+        """Number of text tokens that fit the window."""
         return self.model.window - 1
 
     def whole(self, passage: TokenizedDocument) -> TokenizedDocument:
-        """Return a document as far as the model reads it."""
+        """Cut a document to the part that the model reads."""
         return passage
 
     def around(self, passage: TokenizedDocument, places: list[int]) -> TokenizedDocument:
-        """Return what fits of a document, with some of its places."""
+        """Cut a document to the window, around some of its places."""
         return passage.around(places, self.most)
 
     def ids(self, passage: TokenizedDocument) -> np.ndarray:
-        """Return the tokens in the order of reading, with symbols, (T,) of int64."""
+        """List the input ids in reading order, with symbols, (T,) of int64."""
         return passage.read_to_end
 
     def steps(self, passage: TokenizedDocument) -> np.ndarray:
-        """Return when each symbol and token is read, (T,): step r + 1 reads what r predicted."""
+        """List the step that reads each symbol and token, (T,); step r + 1 reads r's prediction."""
         return np.concatenate([[0], passage.row_of + 1])
 
     def symbols(self, passage: TokenizedDocument) -> tuple[list[str], list[str]]:
-        """Return the symbols that are read before a passage, and after it."""
+        """List the symbols before and after a passage."""
         return passage.loaded.tokenizer.pieces([passage.corpus.start]), []
 
 
 @dataclass(frozen=True)
 class MaskedReading(DecoderReading):
-    """How a masked model reads a passage: [CLS] text [SEP], the text without its end token."""
+    """Input layout of a masked model: [CLS] text [SEP], without the text's end token."""
 
     @property
     def most(self) -> int:
@@ -173,12 +173,12 @@ class MaskedReading(DecoderReading):
 
 
 def reads_both_sides(model: Any) -> bool:
-    """Return whether a model reads a text as a whole, framed by symbols, as BERT does."""
+    """Check whether a model is bidirectional with framing symbols, like BERT."""
     return hasattr(model.config, "symbols")
 
 
 def require_attention(loaded: LoadedModel) -> Any:
-    """Return the model, which must be a transformer.
+    """Return the model if it is a transformer; otherwise raise an error.
 
     Raises:
         UsageError: it is none.
@@ -194,7 +194,7 @@ def require_attention(loaded: LoadedModel) -> Any:
 def _passage_of(
     passages: Passages, word: str | None, reading: DecoderReading
 ) -> tuple[TokenizedDocument, TokenizedDocument, list[int]]:
-    """Return a document, it as far as the window goes, and the places of a word in that."""
+    """Choose a document; return it, its part within the window, and a word's places there."""
     if reading.most < 1:
         window = plural(reading.model.window, "token")
         raise SeqgenError(f"a window of {window} leaves nothing to attend to")
@@ -209,7 +209,7 @@ def _passage_of(
 
 
 def _places(passage: TokenizedDocument, word: str) -> list[int]:
-    """Return the tokens in which the last occurrence of a word stands; none without one."""
+    """Find the tokens of the last occurrence of a word; empty if it does not occur."""
     text = "".join(passage.texts)
     exact = re.escape(word)
     matches = [*re.finditer(rf"(?<!\w){exact}(?!\w)", text)] or [*re.finditer(exact, text)]
@@ -230,7 +230,7 @@ def _of_head(
     head: int,
     matrix: np.ndarray,
 ) -> HeadWeights:
-    """Average the attention of one head from the tokens of a word, in the order of the text."""
+    """Average the attention of one head from the tokens of a word, in text order."""
     steps = reading.steps(passage)
     read = matrix[steps[np.array(places) + 1]].mean(0)[steps]
     before, after = reading.symbols(passage)

@@ -1,4 +1,4 @@
-"""What `seqgen inspect` found: as records, as a page, and on a terminal."""
+"""Output of `seqgen inspect`: records, an HTML page, or text on a terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMBERS = 16
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at a text.
+    """One view of a text: its records, page section and terminal output.
 
     Attributes:
         records: for --json.
@@ -52,7 +52,7 @@ class View:
 
 
 def predictions(passages: Passages, top: int) -> View:
-    """Return the likeliest tokens at each place."""
+    """Create the view of the most likely tokens at each place."""
     places = list(token_predictions(passages, top))
     return View(
         places, lambda: inspection.predictions_section(places), lambda out: _put_places(places)
@@ -73,7 +73,7 @@ def _put_places(places: Sequence[TokenPrediction]) -> None:
 
 
 def steps(passages: Passages) -> View:
-    """Return every step of a recurrent network."""
+    """Create the view of every step of a recurrent network."""
     every = list(steps_of(passages))
     numbers = weights(passages.documents[0].loaded)
     return View(
@@ -112,7 +112,7 @@ def _numbers(vector: Sequence[float]) -> str:
 
 
 def unit(passages: Passages, layer: int, number: int, name: str | None) -> View:
-    """Return the value of one unit after each token."""
+    """Create the view of one unit's value after each token."""
     values = unit_values(passages, layer, number, name)
     return View(
         values.places, lambda: inspection.unit_section(values), lambda out: _put_unit(values, out)
@@ -120,7 +120,7 @@ def unit(passages: Passages, layer: int, number: int, name: str | None) -> View:
 
 
 def _put_unit(unit: UnitValues, out: Output) -> None:
-    """Write the text in colours; off a terminal, each token's value, a tab and the token."""
+    """Print the text coloured by a unit; off a terminal, each token's value, tab and token."""
     if not is_terminal(standard_output()):
         for place in unit.places:
             put(f"{figure(place.value)}\t{one_line(place.piece)}\n")
@@ -135,12 +135,12 @@ def _put_unit(unit: UnitValues, out: Output) -> None:
 
 
 def _sign(value: float) -> str:
-    """Return the sign that replaces a colour."""
+    """Choose the sign that replaces a colour."""
     return "+" if value > 0 else "-" if value < 0 else "0"
 
 
 def units(passages: Passages, top: int) -> View:
-    """Return a network's units, those that remember longest first."""
+    """Create the view of a network's units, longest memory first."""
     every = units_of(passages)
     return View(
         every,
@@ -161,7 +161,7 @@ def _put_units(every: Sequence[Unit], top: int, out: Output) -> None:
 def attention(
     passages: Passages, layer: int | None, heads: Sequence[int] | None, word: str | None
 ) -> View:
-    """Return the attention of heads from a word, and the entropies of heads."""
+    """Create the view of heads' attention from a word, and of their entropies."""
     from seqgen.plugins.inspect.heads import attended
 
     seen = attended(passages, layer, heads, word)
@@ -186,7 +186,7 @@ def _put_attention(seen: Attended, out: Output) -> None:
 
 
 def _put_read(read: HeadWeights) -> None:
-    """Write the text coloured by what one head reads."""
+    """Print the text coloured by the attention of one head."""
     out = console(standard_output())
     scale = share_scale(max(read.weights))
     out.print(
@@ -199,7 +199,7 @@ def _put_read(read: HeadWeights) -> None:
 
 
 def _put_weights(heads: Sequence[HeadWeights]) -> None:
-    """Write a line a token: its weight under each head, side by side, and the token."""
+    """Print a line per token: its weight under each head, and the token."""
     names = [f"{read.layer}.{read.head}" for read in heads]
     rows = zip(heads[0].pieces, *(read.weights for read in heads), strict=True)
     put("\t".join([*names, "token"]) + "\n")

@@ -1,4 +1,4 @@
-"""Pages of what `seqgen inspect` finds."""
+"""HTML page sections of `seqgen inspect`."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ SURPRISAL = Scale(0.0, 12.0, (GREEN, WHITE, RED))
 
 
 def signed_scale(values: Iterable[float]) -> Scale:
-    """Make a scale from blue for the least by white for 0 to red for the most, as far from 0."""
+    """Create a symmetric colour scale: blue for negative, white for 0, red for positive."""
     most = max(map(abs, values), default=0.0) or 1.0
     return Scale(-most, most, (BLUE, WHITE, RED))
 
 
 def predictions_section(places: Iterable[TokenPrediction]) -> PageSection:
-    """Return a text coloured by surprisal; each token with the likeliest in its place."""
+    """Render a text coloured by surprisal, with the most likely tokens on hover."""
     spans = [ColouredSpan(p.text, p.surprisal_bits, _about(p)) for p in places]
     caption = "Surprisal in bits: what each token told the model"
     return PageSection("Predictions", coloured_text(spans, SURPRISAL, caption))
 
 
 def _about(place: TokenPrediction) -> str:
-    """Say in a line what was predicted in a place."""
+    """Describe the prediction at a place in one line."""
     best = ", ".join(f"{c.piece!r} {c.probability:.1%}" for c in place.candidates)
     return (
         f"{place.piece!r}: {place.surprisal_bits:.2f} bits, rank {place.rank + 1:,}; "
@@ -44,7 +44,7 @@ def _about(place: TokenPrediction) -> str:
 
 
 def steps_section(numbers: InspectedWeights, steps: Iterable[InspectedStep]) -> PageSection:
-    """Return every number of every step, a table a step, after the weights of a small model."""
+    """Render all values of all steps as tables, preceded by the weights of a small model."""
     parts = [
         table(
             ["numbers"],
@@ -75,7 +75,7 @@ def _numbers(vector: Sequence[float]) -> str:
 
 
 def unit_section(unit: UnitValues) -> PageSection:
-    """Return a text coloured by the value of one unit."""
+    """Render a text coloured by the value of one unit."""
     values = [place.value for place in unit.places]
     scale = share_scale() if unit.gate else signed_scale(values)
     spans = [
@@ -87,13 +87,13 @@ def unit_section(unit: UnitValues) -> PageSection:
 
 
 def units_section(units: Sequence[Unit]) -> PageSection:
-    """Return units as a table, in their order."""
+    """Render units as a table, in the given order."""
     caption = "Units, those that remember longest first; memory and lag in tokens"
     return PageSection("Units", table(UNIT_COLUMNS, unit_rows(units), caption, left=0))
 
 
 def unit_rows(units: Iterable[Unit]) -> list[list[str]]:
-    """Return the cells of `UNIT_COLUMNS` for each unit."""
+    """List the cells of `UNIT_COLUMNS` for each unit."""
     return [
         [
             str(u.layer),
@@ -112,14 +112,14 @@ def _figure(value: float | None) -> str:
 
 
 def attention_section(seen: Attended) -> PageSection:
-    """Return the attention of heads from a word, side by side, and the entropies."""
+    """Render the attention of heads from a word side by side, and the entropies."""
     body = side_by_side(map(_head, seen.words)) if seen.words else ""
     caption = "Entropy of attention in nats, a mean over positions"
     return PageSection("Attention", body + table(HEAD_COLUMNS, head_rows(seen), caption, left=2))
 
 
 def head_rows(seen: Attended) -> list[list[str]]:
-    """Return the cells of `HEAD_COLUMNS` for each head."""
+    """List the cells of `HEAD_COLUMNS` for each head."""
     return [
         [str(h.layer), str(h.head), _figure(h.entropy), _figure(h.entropy_uniform)]
         for h in seen.heads
@@ -140,7 +140,7 @@ def _head(read: HeadWeights) -> str:
 
 @dataclass(frozen=True)
 class ColouredSpan:
-    """A token.
+    """Token of a coloured text, with its label.
 
     Attributes:
         text: what is shown of it.
@@ -156,7 +156,7 @@ class ColouredSpan:
 
 
 def coloured_text(spans: Iterable[ColouredSpan], scale: Scale, caption: str) -> str:
-    """Return a text as HTML.
+    """Render a coloured text as HTML.
 
     Args:
         spans: its tokens.
@@ -180,7 +180,7 @@ def _span(span: ColouredSpan, scale: Scale) -> str:
 
 
 def key(scale: Scale) -> str:
-    """Return the key of a scale as HTML: some of its values with their colours."""
+    """Render the legend of a colour scale as HTML."""
     places = len(scale.colours)
     values = [scale.low + (scale.high - scale.low) * i / (places - 1) for i in range(places)]
     return "".join(

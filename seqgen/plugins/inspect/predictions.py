@@ -1,4 +1,4 @@
-"""Predictions in each place of a text: the likeliest tokens, and how likely the real one was."""
+"""Predictions at each place of a text: the most likely tokens and the real token's surprisal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST = -1e9
 
 @dataclass(frozen=True)
 class LikelyToken:
-    """A token of the vocabulary, and how probable it was in a place of a text."""
+    """Token of the vocabulary, with its probability at a place of a text."""
 
     token: int
     piece: str
@@ -26,7 +26,7 @@ class LikelyToken:
 
 @dataclass(frozen=True)
 class TokenPrediction:
-    """A token of a text, and what a model predicted in its place.
+    """Token of a text, with the model's prediction at its place.
 
     Its fields, in order, are the keys of `seqgen inspect --json`.
 
@@ -58,13 +58,13 @@ class TokenPrediction:
 
 
 def token_predictions(passages: Passages, count: int) -> Iterator[TokenPrediction]:
-    """Yield the prediction in each place of a text, with the `count` likeliest tokens."""
+    """Yield the prediction at each place of a text, with the `count` most likely tokens."""
     for document in passages.documents:
         yield from _of_document(document, count)
 
 
 def _of_document(document: TokenizedDocument, count: int) -> list[TokenPrediction]:
-    """List the predictions in a document, in the order of the text."""
+    """List the predictions in a document, in text order."""
     by_place: dict[int, TokenPrediction] = {}
     spelled = document.loaded.tokenizer.pieces
     for places, targets, rows in distributions(document):

@@ -1,4 +1,4 @@
-"""What the layers of a recurrent network read, show and hand on at every step of a text."""
+"""Recordings of a recurrent network's layers: inputs, gates and states at every step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RecordingWatch:
-    """A `Watch` that also keeps what the layer reads, of one row."""
+    """Observer that records one layer's inputs, gates and states for one row."""
 
     def __init__(self) -> None:
         self._steps, self._inputs = StepRecorder(), []
@@ -29,17 +29,17 @@ class RecordingWatch:
 
     @property
     def inputs(self) -> np.ndarray:
-        """(T, E), what was read."""
+        """Inputs of the layer, (T, E)."""
         return torch.cat(self._inputs).double().cpu().numpy()
 
     @property
     def shown(self) -> list[dict[str, np.ndarray]]:
-        """For each step, the values (H,) that the equation shows by name."""
+        """Named values (H,) that the equation exposes, by step."""
         return [{name: _row(y) for name, y in step.items()} for step in self._steps.shown]
 
     @property
     def states(self) -> list[list[np.ndarray]]:
-        """For each step, the parts (H,) after it."""
+        """Parts (H,) of the state after each step."""
         return [[_row(part) for part in step] for step in self._steps.states]
 
 
@@ -50,7 +50,7 @@ def _row(x: Tensor) -> np.ndarray:
 def record_layers(
     model: RecurrentLM, tokens: np.ndarray
 ) -> tuple[list[tuple[Equation, RecordingWatch]], Tensor]:
-    """Record every layer of a network over tokens (T,), and return the features (1, T, H) too."""
+    """Record every layer of a network over tokens (T,); also return its features (1, T, H)."""
     recordings = {cell: RecordingWatch() for cell in model.layers}
     # Without a graph one token goes through `Cell.step`, which no watch sees.
     with torch.set_grad_enabled(len(tokens) == 1), watch_layers(recordings):

@@ -1,4 +1,4 @@
-"""Sections of the page of `seqgen report`: the text token by token, and what the model reads."""
+"""Sections for `seqgen report`: the coloured text, and attention or recurrent units."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OBSERVED, UNITS = 2000, 10
 
 
 class HeldOutText(ReportSection[list[TokenPrediction]]):
-    """The beginning of the text, coloured by surprisal."""
+    """Section with the beginning of the text, coloured by surprisal."""
 
     title = "Held-out text"
     after = "Samples by step"
@@ -45,13 +45,13 @@ class HeldOutText(ReportSection[list[TokenPrediction]]):
 
 
 def _inspect(model: str, file: str) -> str:
-    """Return the beginning of a command line, up to the number of tokens."""
+    """Build the start of a command line, up to the number of tokens."""
     return f"seqgen inspect{file and f' {file}'} -m {model} --max-tokens"
 
 
 @dataclass(frozen=True)
 class TransformerFindings:
-    """The attention of a transformer over the first tokens of a text.
+    """Attention of a transformer over the first tokens of a text.
 
     Attributes:
         tokens: the largest number of them.
@@ -62,11 +62,11 @@ class TransformerFindings:
     attention: Attended
 
     def body(self) -> str:
-        """Return it as HTML."""
+        """Render the attention as HTML."""
         return attention_section(self.attention).body
 
     def options(self) -> list[str]:
-        """List the options of `seqgen inspect` after --max-tokens that show the same."""
+        """List the `seqgen inspect` options after --max-tokens that reproduce this."""
         shown = [f"{self.tokens} --attention"]
         if words := self.attention.words:
             heads = ",".join(str(read.head) for read in words)
@@ -77,7 +77,7 @@ class TransformerFindings:
 
 @dataclass(frozen=True)
 class RecurrentFindings:
-    """The units of a recurrent network.
+    """Units of a recurrent network.
 
     Attributes:
         units: those that remember longest.
@@ -88,11 +88,11 @@ class RecurrentFindings:
     unit: UnitValues
 
     def body(self) -> str:
-        """Return it as HTML."""
+        """Render the units as HTML."""
         return unit_section(self.unit).body + units_section(self.units).body
 
     def options(self) -> list[str]:
-        """List the options of `seqgen inspect` after --max-tokens that show the same."""
+        """List the `seqgen inspect` options after --max-tokens that reproduce this."""
         unit = self.unit
         return [
             f"{len(unit.places)} --layer {unit.layer} --unit {unit.unit}",
@@ -104,7 +104,7 @@ Findings = TransformerFindings | RecurrentFindings
 
 
 class AttentionAndGates(ReportSection[Findings]):
-    """What the heads of a transformer read, or how the units of a recurrent network remember."""
+    """Section on a transformer's attention, or on the memory of recurrent units."""
 
     title = "Attention and gates"
     after = "Beam search"
@@ -125,7 +125,7 @@ class AttentionAndGates(ReportSection[Findings]):
 
 
 def _of_transformer(loaded: LoadedModel, passages: Passages) -> TransformerFindings | None:
-    """Look at what the first heads of the last layer read for the last word of a passage."""
+    """Compute the attention of the last layer's first heads from a passage's last word."""
     tokens = min(ATTENDED, loaded.model.window - 1)
     if tokens == 0:
         return None
@@ -140,7 +140,7 @@ def _of_transformer(loaded: LoadedModel, passages: Passages) -> TransformerFindi
 
 
 def _of_recurrent(passages: Passages) -> RecurrentFindings | None:
-    """Look at the units of a recurrent network."""
+    """Compute the units of a recurrent network, and show one token by token."""
     listed = units(passages.head(OBSERVED))
     if not listed:
         return None

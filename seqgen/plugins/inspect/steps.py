@@ -1,4 +1,4 @@
-"""What a recurrent network does with a text: inputs, gates and states by step; its units."""
+"""Trace of a recurrent network on a text: inputs, gates and states by step, and its units."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_WEIGHTS = 500
 
 @dataclass(frozen=True)
 class LayerTrace:
-    """What a layer did at T steps.
+    """Inputs, gates and states of a layer over T steps.
 
     Attributes:
         equation: the layer's.
@@ -44,14 +44,14 @@ class LayerTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a network did while it read T tokens; its head predicts from `features` (1, T, H)."""
+    """Layers of a network over T tokens, and the `features` (1, T, H) of its head."""
 
     layers: list[LayerTrace]
     features: Leaf
 
 
 class _Recording:
-    """An array layer that keeps what a row makes of it; see `watched.Recording`."""
+    """Array layer that records one row; see `watched.Recording`."""
 
     def __init__(self, layer: ArrayLayer) -> None:
         self.layer, self.equation, self.inputs = copy.copy(layer), layer.equation, np.empty(0)
@@ -64,7 +64,7 @@ class _Recording:
         self.layer.ops = type("WatchedArrays", (ArrayOps,), {"show": staticmethod(show)})
 
     def sequence(self, x: np.ndarray, state: Arrays) -> tuple[np.ndarray, Arrays]:
-        """Take a sequence step by step; see `ArrayLayer.sequence`."""
+        """Run a sequence step by step; see `ArrayLayer.sequence`."""
         self.inputs, outputs = x[0], []
         for x_t in x.swapaxes(0, 1):
             self.shown.append({})
@@ -75,7 +75,7 @@ class _Recording:
 
 
 def require_recurrent(loaded: LoadedModel, flag: str) -> None:
-    """Refuse a model that is no recurrent network.
+    """Raise an error if a model is not a recurrent network.
 
     Raises:
         UsageError: it is none; names the flag.
@@ -88,7 +88,7 @@ def require_recurrent(loaded: LoadedModel, flag: str) -> None:
 
 
 def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
-    """Record a recurrent network while it reads T tokens from the start of a text.
+    """Record a recurrent network over T tokens from the start of a text.
 
     Args:
         loaded: the model.
@@ -117,7 +117,7 @@ def trace(loaded: LoadedModel, tokens: np.ndarray) -> Trace:
 
 @dataclass(frozen=True)
 class InspectedWeights:
-    """The first record of `seqgen inspect --trace --json`: what it takes to follow by hand.
+    """First record of `seqgen inspect --trace --json`: vocabulary and weights.
 
     Attributes:
         model: its name.
@@ -131,7 +131,7 @@ class InspectedWeights:
 
 
 def weights(loaded: LoadedModel, most: int = MOST_WEIGHTS) -> InspectedWeights:
-    """Return the parameters of a model that has at most so many."""
+    """Collect the vocabulary, and the weights of a model with at most `most` parameters."""
     model = loaded.model
     vocabulary = loaded.tokenizer.pieces(range(model.vocab_size))
     numbers = None
@@ -144,7 +144,7 @@ def weights(loaded: LoadedModel, most: int = MOST_WEIGHTS) -> InspectedWeights:
 
 @dataclass(frozen=True)
 class LayerStep:
-    """A layer at one step.
+    """Input, gates and state of a layer at one step.
 
     Attributes:
         layer: from 0.
@@ -160,13 +160,13 @@ class LayerStep:
 
     @property
     def vectors(self) -> list[tuple[str, list[float]]]:
-        """What it reads, its gates and its state by name, in this order."""
+        """Named vectors of the step in order: input, gates, state."""
         return [("x", self.x), *self.gates.items(), *self.state.items()]
 
 
 @dataclass(frozen=True)
 class InspectedStep:
-    """The keys of `seqgen inspect --trace --json`, in order.
+    """Record of a step of `seqgen inspect --trace --json`; its keys in order.
 
     Attributes:
         model: its name.
@@ -244,7 +244,7 @@ def _step(
 
 @dataclass(frozen=True)
 class UnitValue:
-    """The keys of `seqgen inspect --unit --json`, in order: a token, and a value after it.
+    """Record of `seqgen inspect --unit --json`: a token and a unit's value after it.
 
     Attributes:
         model: its name.
@@ -265,7 +265,7 @@ class UnitValue:
 
 @dataclass(frozen=True)
 class UnitValues:
-    """One unit over a text.
+    """Values of one unit over a text.
 
     Attributes:
         layer: from 0.
@@ -283,7 +283,7 @@ class UnitValues:
 
 
 def unit_values(passages: Passages, layer: int, unit: int, name: str | None = None) -> UnitValues:
-    """Return the value of one unit after each token of a text.
+    """Compute the value of one unit after each token of a text.
 
     Args:
         passages: the text.
@@ -313,7 +313,7 @@ def unit_values(passages: Passages, layer: int, unit: int, name: str | None = No
 def _values(
     loaded: LoadedModel, traced: Trace, layer: int, name: str | None
 ) -> tuple[np.ndarray, str]:
-    """Return a layer's values (T, width) and their name."""
+    """Select a layer's values (T, width) by name; also return the name."""
     last = len(traced.layers) - 1
     require(layer <= last, f"--layer is from 0 to {last} for {loaded.stored.name}, not {layer}")
     of_layer = traced.layers[layer]
@@ -322,7 +322,7 @@ def _values(
 
 
 def memory_of(equation: Equation) -> str:
-    """Name the part of a layer's state that is its memory: the last, as c of h and c."""
+    """Name the memory in a layer's state: its last part, such as c of h and c."""
     return equation.parts[-1]
 
 
@@ -339,7 +339,7 @@ OPENS, CLOSES = "([{", ")]}"
 
 @dataclass(frozen=True)
 class Unit:
-    """The keys of `seqgen inspect --units --json`, in order.
+    """Record of `seqgen inspect --units --json`; its keys in order.
 
     Attributes:
         model: its name.
@@ -369,7 +369,7 @@ class Unit:
 
 
 def features(text: list[str]) -> dict[str, np.ndarray]:
-    """Return simple properties of a text after each of its tokens, (N,) each.
+    """Compute simple properties of a text after each of its tokens, (N,) each.
 
     Args:
         text: what each of N tokens adds.
@@ -410,7 +410,7 @@ def _is_mark(character: str) -> bool:
 
 
 def correlations(values: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return Pearson's correlation of each column of (N, A) with each of (N, B), (A, B).
+    """Compute Pearson's correlations of the columns of (N, A) with those of (N, B), (A, B).
 
     NaN where a column does not move.
     """
@@ -423,7 +423,7 @@ def correlations(values: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def lags(values: np.ndarray) -> list[int | None]:
-    """Return at which distance the autocorrelation of each column of (N, H) falls below 1 / e."""
+    """Find the lag at which each column's autocorrelation falls below 1 / e, for (N, H)."""
     centred, size = values - values.mean(0), len(values)
     power = (centred**2).sum(0)
     # All covariances at once (Wiener and Khinchin); zeros after the text keep its ends apart.
@@ -434,7 +434,7 @@ def lags(values: np.ndarray) -> list[int | None]:
 
 
 def units(passages: Passages) -> list[Unit]:
-    """Return every unit of a recurrent network, those that remember longest first.
+    """Describe every unit of a recurrent network, longest memory first.
 
     Units of cells without a gate that keeps are ordered by `lag`.
 
@@ -452,7 +452,7 @@ def units(passages: Passages) -> list[Unit]:
 
 
 def rank_correlations(units: Sequence[Unit]) -> dict[str, float]:
-    """Return Spearman's correlation over units of each gate's mean with the lag, by its column.
+    """Compute Spearman's correlation of each gate's mean with the lag, over units.
 
     Units without a lag count for nothing; gates that the cell lacks are left out.
     """
@@ -466,7 +466,7 @@ def rank_correlations(units: Sequence[Unit]) -> dict[str, float]:
 def _units(
     model: str, number: int, equation: Equation, layers: list[tuple[TokenizedDocument, LayerTrace]]
 ) -> list[Unit]:
-    """Return the units of a layer, in order.
+    """Describe the units of a layer, in order.
 
     The values of a step are those after the token that it reads.
     """
@@ -509,7 +509,7 @@ def _units(
 def _mean(
     layers: list[tuple[TokenizedDocument, LayerTrace]], name: str | None
 ) -> np.ndarray | None:
-    """Return the mean over all steps of a gate, (H,); None where the layer has none."""
+    """Average a gate over all steps, (H,); None if the layer has no such gate."""
     if name is None or name not in layers[0][1].values:
         return None
     return np.concatenate([layer.values[name] for _, layer in layers]).mean(0)

@@ -1,4 +1,4 @@
-"""What texts have copied, and texts that copy nothing."""
+"""Search for text copied from the training text, and a filter against copying."""
 
 from __future__ import annotations
 

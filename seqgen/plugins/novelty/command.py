@@ -1,4 +1,4 @@
-"""`seqgen novelty`: what texts have copied."""
+"""`seqgen novelty`: find what texts copied from the training text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 50
 
 
 class SearchedTexts(Options, panel=Panel.TEXT):
-    """The texts that are looked up, and what they are looked up in."""
+    """Texts to check, and the text they may have copied from."""
 
     file: str | None = file_argument(
         "The text to look up; - is standard input. Without one, the model writes 16 texts."
@@ -77,7 +77,7 @@ def _texts(looked: SearchedTexts, inputs: Inputs, name: str) -> list[str]:
 
 
 def _against(looked: SearchedTexts, inputs: Inputs) -> tuple[KnownText, list[str], str]:
-    """Return the files to look up in, the texts, and no held-out text."""
+    """Index the files of --against, and read the texts; the held-out text is empty."""
     from seqgen.plugins.novelty.novelty import known_files
 
     (name,) = given_or_piped([looked.file], "seqgen novelty FILE")
@@ -90,7 +90,7 @@ def _against(looked: SearchedTexts, inputs: Inputs) -> tuple[KnownText, list[str
 def _of(
     looked: SearchedTexts, model: ModelName, machine: Device, inputs: Inputs, out: Output
 ) -> tuple[KnownText, list[str], str]:
-    """Return the training text of a model, the texts, and the model's held-out text."""
+    """Index a model's training text; read or sample the texts; read the held-out text."""
     from seqgen.generation.sample import sample_fixed_texts
     from seqgen.plugins.novelty.novelty import known_to
     from seqgen.store.loading import load
@@ -109,7 +109,7 @@ def _of(
 
 
 def _table(copies: Copies, of_others: Shares | None) -> None:
-    """Write a row a text, then a row for each kind of n-gram."""
+    """Print a row per text, then a row per kind of n-gram."""
     columns = {
         "text": lambda r: count(r.index),
         "copied": lambda r: count(r.longest),

@@ -1,4 +1,4 @@
-"""The option of `sample` and `beam-search` that keeps texts from copying."""
+"""Option of `sample` and `beam-search` that limits copying."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqgen.settings.setting import setting
 
 
 class CopyLimit(FilterOptions, panel=Panel.FILTERS):
-    """How much a text may copy from the training text."""
+    """Limit on copying from the training text."""
 
     filter_flag: ClassVar[str] = "--max-copy"
 

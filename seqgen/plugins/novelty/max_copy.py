@@ -1,4 +1,4 @@
-"""The filter that keeps texts from copying: no N characters in a row of a known text."""
+"""Token filter against copying: no N consecutive characters of a known text."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MOST_REMEMBERED = 1000
 
 
 def _decode(raw: bytes) -> tuple[str, bytes]:
-    """Return the characters of some bytes, and those of a last one that is incomplete."""
+    """Decode UTF-8 bytes; return the characters and the bytes of an incomplete last one."""
     decoder = codecs.getincrementaldecoder("utf-8")("ignore")
     return decoder.decode(raw), decoder.getstate()[0]
 
 
 class MaxCopy:
-    """Never write `n` characters in a row that the known text has; the prompt does not count.
+    """Filter that prevents `n` consecutive characters of the known text; prompts are exempt.
 
     Args:
         index: of the known text.
@@ -62,7 +62,7 @@ class MaxCopy:
         return normalise_or_end(kept, self.dead_id)
 
     def removed(self, tokens: Sequence[int]) -> np.ndarray:
-        """Return the tokens (V,) of bool that would complete a copy after a row's tokens so far."""
+        """Mark the tokens (V,) that would complete a copy after a row's tokens so far."""
         raw, fresh = self._end(tokens)
         text, pending = _decode(raw)
         key = (fresh, pending, text[max(0, len(text) - self.n + 1) :])
@@ -73,7 +73,7 @@ class MaxCopy:
         return self._removed[key]
 
     def _end(self, tokens: Sequence[int]) -> tuple[bytes, bool]:
-        """Return the last bytes that a row has written, and whether a line begins after them."""
+        """Collect the last bytes that a row has written, and whether a line begins after them."""
         begin = len(tokens) - len(written(tokens))
         pieces, size = [], 0
         for at in range(len(tokens) - 1, begin - 1, -1):
@@ -133,7 +133,7 @@ class MaxCopy:
 
 
 def max_copy(loaded: LoadedModel, n: int, dead_id: int | None) -> MaxCopy:
-    """Return the filter that keeps a model from copying `n` characters of its training text.
+    """Create the filter against copying `n` characters of a model's training text.
 
     Args:
         loaded: the model.
@@ -155,7 +155,7 @@ def max_copy(loaded: LoadedModel, n: int, dead_id: int | None) -> MaxCopy:
 
 
 class _Vocabulary:
-    """What tokens write, by their first characters.
+    """Token texts indexed by prefix.
 
     Args:
         index: of the known text.
@@ -173,7 +173,7 @@ class _Vocabulary:
 
     @cached_property
     def copies(self) -> np.ndarray:
-        """Which tokens (V,) have a copy in themselves."""
+        """Mask of tokens (V,) whose own text contains a copy."""
         n = self._n
         return np.array(
             [
@@ -187,7 +187,7 @@ class _Vocabulary:
         )
 
     def prefixes(self, length: int) -> list[str]:
-        """Return the different first characters, `length` of them, in order."""
+        """List the distinct prefixes of `length` characters in order."""
         if length not in self._by_prefix:
             by_prefix: dict[str, list[int]] = {}
             for token, text in enumerate(self._texts):
@@ -197,5 +197,5 @@ class _Vocabulary:
         return list(self._by_prefix[length])
 
     def tokens(self, prefix: str) -> list[int]:
-        """Return the tokens that begin with a prefix."""
+        """List the tokens that begin with a prefix."""
         return self._by_prefix[len(prefix)][prefix]

@@ -1,4 +1,4 @@
-"""What a text has copied: its parts that occur in the training text of a model, and where."""
+"""Detection of copying: passages of a text that occur in a model's training text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Shares = dict[str, dict[str, float | None]]
 
 @dataclass(frozen=True)
 class Copied:
-    """The keys of a record of `seqgen novelty --json`, in order.
+    """Record of a text in `seqgen novelty --json`; its keys in order.
 
     Attributes:
         index: which text it is.
@@ -54,7 +54,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Copies:
-    """What some texts have copied.
+    """Copied passages of some texts, and their shares of known n-grams.
 
     Attributes:
         texts: what each of them has.
@@ -66,18 +66,18 @@ class Copies:
 
     @property
     def longest(self) -> Copied:
-        """The text with the longest part that is copied, the first of those."""
+        """Text with the longest copied passage; the first of equals."""
         return max(self.texts, key=lambda one: one.longest)
 
     def figures(self) -> dict[str, Any]:
-        """Return the longest part and where it occurs, and the shares."""
+        """Collect the longest copied passage, its place, and the shares."""
         keys = ("longest", "file", "line", "copied")
         return {key: getattr(self.longest, key) for key in keys} | {"share": self.share}
 
 
 @dataclass(frozen=True)
 class KnownText:
-    """A text that others may have copied from.
+    """Indexed text that others may have copied from.
 
     Attributes:
         index: of its bytes.
@@ -92,7 +92,7 @@ class KnownText:
     ends: Callable[[str], np.ndarray] | None
 
     def place(self, at: int) -> tuple[str, int, int]:
-        """Return the file, line and column, in characters, of a byte."""
+        """Convert a byte offset to file, line and column in characters."""
         before = self.index.text[:at]
         number = int(np.count_nonzero(before == ord("\n")))
         begins = self.index.bytes_at(max(0, at - (1 << 20)), min(at, 1 << 20)).rpartition(b"\n")[2]
@@ -102,7 +102,7 @@ class KnownText:
 
 
 def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str]], int]:
-    """Return the text of a model, how to read the part it was trained on, and the text's lines.
+    """Find a model's training text: the text, a reader of the training part, and its lines.
 
     Raises:
         SeqgenError: it is not known, is gone, or has changed; says so.
@@ -128,7 +128,7 @@ def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str
 
 
 def _known(stored: store.StoredModel) -> dict:
-    """Return the record of a model's training text; all parts of a mixture must agree."""
+    """Read the record of a model's training text; all parts of a mixture must agree."""
     if isinstance(stored, store.StoredMixture):
         known = [(_known(part), part.settings("data", DataConfig)) for part in stored.parts]
         read = {(text["sha256"], *(getattr(c, name) for name in SPLIT)) for text, c in known}
@@ -142,7 +142,7 @@ def _known(stored: store.StoredModel) -> dict:
 
 
 def known_to(loaded: LoadedModel) -> KnownText:
-    """Return the part of its text that a model was trained on, indexed; the index is kept.
+    """Index the training part of a model's text; the index is cached.
 
     Raises:
         SeqgenError: the text is not known, or there is no index and it is gone or has changed; or
@@ -170,7 +170,7 @@ def known_to(loaded: LoadedModel) -> KnownText:
 
 
 def known_files(files: Iterable[tuple[str, Callable[[], Iterator[str]]]]) -> KnownText:
-    """Return some texts as one, indexed; the index is kept.
+    """Index several files as one text; the index is cached.
 
     Args:
         files: the name of each, and how to read it.
@@ -195,7 +195,7 @@ def _with_lines_before(files: Sequence[tuple[str, int]]) -> list[tuple[str, int]
 
 
 def novelty(known: KnownText, texts: Sequence[str]) -> Copies:
-    """Find the parts of texts that occur in a known text."""
+    """Find the passages of texts that occur in a known text."""
     raw = [text.encode() for text in texts]
     copied, counts = [], {}
     matches = known.index.matches(raw)
@@ -211,7 +211,7 @@ def novelty(known: KnownText, texts: Sequence[str]) -> Copies:
 
 
 def _longest(index: SuffixIndex, content: bytes, lengths: np.ndarray) -> tuple[int, str]:
-    """Return the longest known part of a text, after the character at which it begins.
+    """Find the longest known passage of a text; return its start and characters.
 
     Of parts of `MOST` bytes and more it is the longest in bytes.
     """
@@ -231,7 +231,7 @@ def _longest(index: SuffixIndex, content: bytes, lengths: np.ndarray) -> tuple[i
 
 
 def _character_ends(content: bytes) -> np.ndarray:
-    """Return the end of each character of a text in UTF-8, (N,)."""
+    """Compute the end offset of each character of a UTF-8 text, (N,)."""
     begins = np.flatnonzero((np.frombuffer(content, np.uint8) & 0xC0) != 0x80)
     return np.append(begins[1:], len(content)) if content else begins
 
@@ -239,7 +239,7 @@ def _character_ends(content: bytes) -> np.ndarray:
 def _counts(
     known: KnownText, text: str, content: bytes, lengths: np.ndarray
 ) -> dict[tuple[str, int], np.ndarray]:
-    """Return how many n-grams of a text are known and how many there are, (2,), by unit and n."""
+    """Count the known n-grams and all n-grams of a text, (2,), by unit and n."""
     units = {"characters": _character_ends(content)}
     if known.ends is not None:
         units["tokens"] = known.ends(text)
@@ -264,6 +264,6 @@ def _shares(counts: dict[tuple[str, int], np.ndarray]) -> Shares:
 
 
 def like_lengths(text: str, others: Sequence[str]) -> list[str]:
-    """Return consecutive parts of a text as long as others, as far as it goes."""
+    """Cut consecutive pieces from a text with the lengths of other texts."""
     ends = np.cumsum([0, *map(len, others)]).tolist()
     return [text[begin:end] for begin, end in pairwise(ends) if text[begin:end]]

@@ -1,4 +1,4 @@
-"""What `seqgen eval --novelty` measures, and the lines that it shows."""
+"""Option `seqgen eval --novelty`, and its output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NoveltyMeasure(TextMeasure, panel=Panel.SCORES):
-    """How much of what a model writes is copied: the longest part, and the shares of n-grams."""
+    """Measure of copying in generated texts: the longest passage, and shares of n-grams."""
 
     novelty: bool = setting(
         "Measure how much the texts written have in common with the training text, as `seqgen "

@@ -1,4 +1,4 @@
-"""The section "Novelty" of the page of `seqgen report`."""
+"""Section "Novelty" on the page of `seqgen report`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqgen.store.loaded import LoadedModel
 
 @dataclass(frozen=True)
 class Originality:
-    """The overlap of a model's texts, and of a text, with the text that it was trained on.
+    """Overlap of a model's samples, and of a text, with the training text.
 
     Attributes:
         samples: of the texts that the model writes.
@@ -27,7 +27,7 @@ class Originality:
     words: tuple[int, int]
 
     def record(self) -> dict[str, Any]:
-        """Return the figures, with the shares of n-grams that are new (McCoy et al. 2023)."""
+        """Build the record of the figures, with shares of novel n-grams (McCoy et al. 2023)."""
         return {
             who: {
                 "words": words,
@@ -45,7 +45,7 @@ class Originality:
 
 
 def originality(loaded: LoadedModel, text: str) -> Originality:
-    """Look up what a model writes, and a text, in the part of its text that it was trained on.
+    """Search a model's samples and a text for passages of the training text.
 
     Args:
         loaded: the model, of text.
@@ -61,7 +61,7 @@ def originality(loaded: LoadedModel, text: str) -> Originality:
 
 
 class NoveltySection(ReportSection[Originality]):
-    """How much of what a model writes is new, and the longest parts that are not."""
+    """Section on the novelty of a model's samples, and their longest copied passages."""
 
     title = "Novelty"
     after = "Loss by class of token"

@@ -1,4 +1,4 @@
-"""Which parts of some texts occur in a large one: a suffix array, mapped from its file."""
+"""Suffix-array index of a large text, memory-mapped, to find passages that occur in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY = bytes(WIDTH)
 
 
 def order_of(text: bytes) -> np.ndarray:
-    """Return the suffix array of a text, (N,): where its suffixes begin, in their order.
+    """Build the suffix array of a text, (N,): the starts of its sorted suffixes.
 
     libdivsufsort makes it, in four bytes for each byte of the text and no other memory to speak of.
 
@@ -40,7 +40,7 @@ def order_of(text: bytes) -> np.ndarray:
 def kept_index(
     about: dict[str, Any], text: Callable[[], tuple[bytes, dict[str, Any]]]
 ) -> tuple[SuffixIndex, dict[str, Any]]:
-    """Return the index of a text, which is made once, and what is kept beside it.
+    """Load the index of a text from the cache, or build it; return its stored data too.
 
     Args:
         about: what identifies the text, as JSON can hold it.
@@ -61,7 +61,7 @@ def kept_index(
 
 @dataclass(frozen=True)
 class SuffixIndex:
-    """A text in UTF-8 and the order of its suffixes.
+    """Text in UTF-8 with its suffix array.
 
     Attributes:
         text: (N + 8,) uint8; the last 8 are padding.
@@ -73,7 +73,7 @@ class SuffixIndex:
 
     @classmethod
     def open(cls, text_file: Path, order_file: Path) -> SuffixIndex:
-        """Map two files: a text followed by `EMPTY`, and its `order_of`."""
+        """Map the files of a text, which ends with `EMPTY`, and of its suffix array."""
         text = np.memmap(text_file, np.uint8, "r").view(np.ndarray)
         size = text.size - WIDTH
         kind = np.int32 if size < 1 << 31 else np.int64
@@ -82,15 +82,15 @@ class SuffixIndex:
 
     @property
     def size(self) -> int:
-        """Bytes of the text."""
+        """Length of the text in bytes."""
         return self.text.size - WIDTH
 
     def bytes_at(self, place: int, length: int) -> bytes:
-        """Return bytes of the text."""
+        """Read bytes of the text at an offset."""
         return self.text[place : min(place + length, self.size)].tobytes()
 
     def suffixes_with(self, part: bytes) -> tuple[int, int]:
-        """Return the range of `order` whose suffixes begin with `part`."""
+        """Find the range of `order` whose suffixes begin with `part`."""
 
         def begins(at: int) -> bytes:
             return self.bytes_at(at, len(part))
@@ -99,12 +99,12 @@ class SuffixIndex:
         return begin, bisect_right(self.order, part, begin, key=begins)
 
     def first(self, part: bytes) -> int | None:
-        """Return the first place of `part` in the text; None if it does not occur."""
+        """Find the first occurrence of `part` in the text; None if there is none."""
         begin, end = self.suffixes_with(part)
         return int(self.order[begin:end].min()) if begin < end else None
 
     def matches(self, texts: Sequence[bytes]) -> list[np.ndarray]:
-        """Return for every byte of each text how many bytes from it on occur in this one.
+        """Compute for each byte of each text the length of the longest match from there on.
 
         At most `MOST` are followed.
         """
@@ -120,7 +120,7 @@ class SuffixIndex:
         return [part[:-1] for part in np.split(lengths, ends[:-1])] if texts else []
 
     def _matches(self, query: bytes, places: np.ndarray) -> np.ndarray:
-        """Return the lengths of the longest matches at `places` (P,): a binary search of all."""
+        """Compute the longest match lengths at `places` (P,), by binary search."""
         if not self.size:
             return np.zeros(places.size, np.int64)
         text = np.lib.stride_tricks.sliding_window_view(self.text, WIDTH)
@@ -153,7 +153,7 @@ class SuffixIndex:
         return common.max(0)
 
     def longest(self, text: bytes, lengths: np.ndarray) -> tuple[int, int]:
-        """Return the start and the length of the longest part of a text that occurs in this one.
+        """Find the longest passage of a text that occurs in this one: start and length.
 
         Args:
             text: it.

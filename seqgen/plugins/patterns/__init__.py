@@ -1,4 +1,4 @@
-"""Texts of a given form: regular expressions, grammars, JSON schemas."""
+"""Constrained texts: regular expressions, grammars and JSON schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anchors: places of a text that an expression names by what is around them, not by a character.
+"""Anchors of regular expressions: zero-width conditions on the text around a position.
 
 What is behind a place is known when a text gets there. What is ahead of it is not: an anchor such
 as $ promises it, and what is read next must keep the promise.
@@ -16,7 +16,7 @@ OTHERS = ((0, 0x09), (0x0B, 0x10FFFF))
 
 
 class Behind(enum.IntEnum):
-    """What is behind a place."""
+    """Kind of the character before a position: none, a newline, or another character."""
 
     NOTHING = 0
     NEWLINE = 1
@@ -24,7 +24,7 @@ class Behind(enum.IntEnum):
 
 
 class Ahead(enum.IntEnum):
-    """What is ahead of a place, each a case of the one before it."""
+    """Condition on the text after a position; each value implies the one before it."""
 
     ANYTHING = 0
     NEWLINE_OR_END = 1
@@ -33,7 +33,7 @@ class Ahead(enum.IntEnum):
 
 
 class Anchor(enum.Enum):
-    """What an anchor asks for: the most that may be behind it, and the least ahead."""
+    """Anchor of an expression: the greatest `Behind` and the least `Ahead` that it allows."""
 
     BEGIN = Behind.NOTHING, Ahead.ANYTHING
     LINE_BEGIN = Behind.NEWLINE, Ahead.ANYTHING
@@ -43,7 +43,7 @@ class Anchor(enum.Enum):
 
 
 class Context(NamedTuple):
-    """What is around a place of a text.
+    """Context of a position in a text: the character before it and conditions on the rest.
 
     Attributes:
         behind: what was read last, as far as any anchor asks for it.
@@ -57,18 +57,18 @@ class Context(NamedTuple):
 
     @classmethod
     def of_begin(cls, anchors: Collection[Anchor]) -> Context:
-        """Return the context in which a text begins, of an expression that has these anchors."""
+        """Create the context at the start of a text, for an expression with these anchors."""
         anywhere = all(anchor.value[0] == Behind.CHARACTER for anchor in anchors)
         behind = Behind.CHARACTER if anywhere else Behind.NOTHING
         return cls(behind, Ahead.ANYTHING, Anchor.LINE_BEGIN in anchors)
 
     def with_anchor(self, anchor: Anchor) -> Context | None:
-        """Return the context after an anchor, or None where it does not hold."""
+        """Add an anchor's condition to the context; None if the anchor does not match here."""
         behind, ahead = anchor.value
         return self._replace(ahead=max(self.ahead, ahead)) if self.behind <= behind else None
 
     def steps(self) -> Iterator[tuple[tuple[tuple[int, int], ...], Context]]:
-        """Yield the characters that may be read, as ranges of code points, and the context then.
+        """Yield the character ranges that may come next, each with the context after them.
 
         A newline that was promised to be the last character promises the end.
         """

@@ -1,4 +1,4 @@
-"""A network walked by tokens: a state, the state after every token, and what it takes to end.
+"""Token-level automaton of a language: the state after each token, and the tokens to the end.
 
 A state is the set of places in the network where a text may stand, with the places that open calls
 return to (subset construction; the stacks of llama.cpp's grammars). States are numbered as they are
@@ -39,7 +39,7 @@ Thread = tuple[int, int, int]
 
 
 class Vocabulary:
-    """The bytes of every token, as a trie that is walked a level at a time.
+    """Trie of the bytes of all tokens, traversed one level at a time.
 
     Args:
         spelled: the bytes of each token; None or empty for one that is never part of a text.
@@ -69,12 +69,12 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self.parents)
 
 
 class Automaton:
-    """The states of a network, met by the tokens of a vocabulary.
+    """Automaton over tokens, built lazily from a character network and a vocabulary.
 
     Args:
         network: finished.
@@ -118,15 +118,15 @@ class Automaton:
 
     @property
     def regular(self) -> bool:
-        """Whether there are finitely many states: no rule calls itself."""
+        """True if no rule calls itself, so that the states are finitely many."""
         return not self.network.rules
 
     def accepts(self, state: int) -> bool:
-        """Return whether the text is complete in a state."""
+        """Check whether the text is complete in a state."""
         return self._accepts[state]
 
     def after(self, state: int) -> np.ndarray:
-        """Return the state after each token, (V,)."""
+        """Compute the state after each token, (V,)."""
         if state not in self._after:
             if len(self._after) * self.vocabulary.node_of.size > MOST_KEPT:
                 self._after.clear()
@@ -134,7 +134,7 @@ class Automaton:
         return self._after[state]
 
     def costs(self, state: int) -> np.ndarray:
-        """Return how many tokens a text needs after each token, (V,); `NEVER` if it is lost."""
+        """Compute the tokens still needed after each token, (V,); `NEVER` if no text can follow."""
         if state not in self._costs:
             if len(self._costs) * self.vocabulary.node_of.size > MOST_KEPT:
                 self._costs.clear()
@@ -144,7 +144,7 @@ class Automaton:
         return self._costs[state]
 
     def cost(self, state: int) -> int:
-        """Return how many tokens complete the text of a state, `NEVER` if none do.
+        """Compute the fewest tokens that complete a text from a state; `NEVER` if none can.
 
         It is the least number there is, but for rules that call themselves: there it is the least
         of the texts in which no token crosses the beginning or the end of such a rule.
@@ -174,7 +174,7 @@ class Automaton:
         return number
 
     def _closure(self, place: int, call: int) -> tuple[frozenset[Thread], bool]:
-        """Return where a text may read its next character from a place, and whether it may end."""
+        """Follow all moves without a character from a place; also check whether a text may end."""
         known = self._closures.get((place, call))
         if known is not None:
             return known
@@ -204,7 +204,7 @@ class Automaton:
         return found
 
     def _called(self, place: int, around: int) -> int | None:
-        """Return the number of a call that returns to `place`; None for one that is too deep."""
+        """Number a call that returns to `place`; None if calls are nested too deeply."""
         if around and place in self.network.last:
             return around  # nothing comes between its end and that of the rule around it
         key = place, around
@@ -217,7 +217,7 @@ class Automaton:
         return self._numbers[key]
 
     def _fill(self, state: int) -> None:
-        """Work out the state after each class of bytes."""
+        """Fill in a row of the transition table: the next state for each class of bytes."""
         require_time()
         threads_at: dict[int, set[Thread]] = {}
         ends: set[int] = set()
@@ -257,7 +257,7 @@ class Automaton:
         return np.where(trie.spells, states[trie.node_of], LOST)
 
     def _solve(self) -> None:
-        """Find the cost of every state that tokens lead to, the nearest to an end first.
+        """Compute the cost of every reachable state, those nearest to an end first.
 
         If rules call themselves, there is no end of states. Then it is found for every rule alone.
         """
@@ -315,5 +315,5 @@ class Automaton:
 
 
 def _alone(node: int, place: int) -> tuple[frozenset[Thread], bool]:
-    """Return the state of one thread of a rule that is walked by itself."""
+    """Build the state of a single thread inside a rule, regardless of its caller."""
     return frozenset({(node, place, ALONE)}), False

@@ -1,4 +1,4 @@
-"""The filter that keeps every text in a language: a pattern, a grammar, a JSON schema."""
+"""Token filter that keeps texts within a language: a pattern, a grammar or a JSON schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_REMEMBERED = 10_000
 
 
 class Constraint(TextConstraint):
-    """Allows a token only if what is left of `max_tokens` can complete the text.
+    """Filter of tokens after which the text can still be completed within `max_tokens`.
 
     Where a text is complete, every other token ends it, as does one that ends any text. `outcomes`
     makes one token of all of those, `end_id`, whose probability is their sum.
@@ -65,12 +65,12 @@ class Constraint(TextConstraint):
 
     @property
     def reasons(self) -> Mapping[int, str]:
-        """Why a text ends that this filter has left."""
+        """Finish reasons by the token that ends a text under this filter."""
         dead = {} if self.dead_id is None else {self.dead_id: DEAD_END}
         return {self.end_id: "pattern", LIMIT: "pattern", **dead}
 
     def state(self, tokens: Sequence[int]) -> int:
-        """Return the state after a row's tokens so far."""
+        """Compute the automaton state after a row's tokens so far."""
         begin = getattr(tokens, "prompt", 0)
         # A row that grows remembers the state before its last token.
         owner, last, state = getattr(tokens, "state", (None, 0, LOST))
@@ -84,7 +84,7 @@ class Constraint(TextConstraint):
         return state
 
     def can_begin(self, tokens: Sequence[int]) -> bool:
-        """Return whether a text of the language may begin with these tokens."""
+        """Check whether a text of the language can begin with these tokens."""
         left, automaton = self.max_tokens - len(tokens), self.automaton
         for state in (automaton.start, automaton.fresh):
             for token in tokens:
@@ -94,7 +94,7 @@ class Constraint(TextConstraint):
         return False
 
     def begin(self, prompt: Sequence[int]) -> int:
-        """Return the state where a text begins after the ids of a prompt."""
+        """Choose the start state of a text after the ids of a prompt."""
         fresh = not prompt or prompt[-1] in self._fresh_after
         return self.automaton.fresh if fresh else self.automaton.start
 
@@ -113,7 +113,7 @@ class Constraint(TextConstraint):
         return self._states[key]
 
     def place(self, tokens: Sequence[int]) -> tuple[int, int]:
-        """Return the state after a row's tokens, and how many more there may be.
+        """Compute the state after a row's tokens, and how many tokens may still follow.
 
         A number that allows everything is as good as any larger one, and is given for it.
         """
@@ -121,14 +121,14 @@ class Constraint(TextConstraint):
         return self.limited(self.state(tokens), left)
 
     def limited(self, state: int, left: int) -> tuple[int, int]:
-        """Return a state and a number of tokens as a place; see `place`."""
+        """Cap a number of remaining tokens at the most that matters in a state; see `place`."""
         if state not in self._longest:
             costs = self.automaton.costs(state)
             self._longest[state] = int(costs[costs < NEVER].max(initial=-1)) + 1
         return state, min(left, self._longest[state])
 
     def endings(self, place: tuple[int, int]) -> np.ndarray:
-        """Return the tokens that end a text at a place: none if it is not complete."""
+        """List the tokens that end a text at a place; empty if the text is incomplete."""
         if place not in self._endings:
             state, left = place
             leaves = self.automaton.costs(state) >= left
@@ -137,7 +137,7 @@ class Constraint(TextConstraint):
         return self._endings[place]
 
     def outcomes(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        """Return log-probabilities (B, V) in which one token has the probability of the end."""
+        """Merge all ending tokens into one outcome in log-probabilities (B, V)."""
         endings = [self.endings(self.place(tokens)) for tokens in history]
         if not any(ending.size for ending in endings):
             return log_probs
@@ -151,7 +151,7 @@ class Constraint(TextConstraint):
         return merged
 
     def _mask(self, place: tuple[int, int]) -> np.ndarray:
-        """Return 0 for each token that may come at a place, (V,), and -inf for the others."""
+        """Compute 0 for each allowed token at a place and -inf for the others, (V,)."""
         if place not in self._masks:
             state, left = place
             allowed = self.automaton.costs(state) < left

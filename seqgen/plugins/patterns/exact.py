@@ -1,4 +1,4 @@
-"""Texts of a form drawn with their true probabilities, where the future can be summed.
+"""Exact sampling of constrained texts, for models whose future can be summed.
 
 A mask knows what is possible later, not how probable it is. For an n-gram model the product of its
 contexts with the states of the automaton is finite: the probability that a text is completed is
@@ -27,20 +27,20 @@ Context = tuple[int, ...]
 
 
 class ContextModel(Protocol):
-    """A model whose past is one of finitely many contexts."""
+    """Interface of a model whose history is one of finitely many contexts."""
 
     def first(self) -> Context:
-        """Return the context of no token."""
+        """Create the context before the first token."""
 
     def after(self, context: Context, token: int) -> Context:
-        """Return the context after one more token."""
+        """Advance a context by one token."""
 
     def log_probs(self, context: Context) -> np.ndarray:
-        """Return the log-probabilities of the next token, (V,)."""
+        """Compute the log-probabilities of the next token, (V,)."""
 
 
 class ConstrainedModel:
-    """All that can follow a context under a constraint, and its probability.
+    """Product of a model's contexts and a constraint's states, with completion probabilities.
 
     Args:
         constraint: of the form.
@@ -99,18 +99,18 @@ class ConstrainedModel:
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of the whole form."""
+        """Log-probability of the whole language."""
         return float(self.log_probs[0][0])
 
 
 class Exact(Constraint):
-    """A constraint that draws each token as the model would if it could only write the form."""
+    """Constraint that samples from the model's exact distribution over texts of the language."""
 
     model: ContextModel
 
     @classmethod
     def of(cls, constraint: Constraint, model: ContextModel) -> Exact:
-        """Return the exact form of a constraint.
+        """Convert a constraint to an exact one.
 
         Raises:
             UsageError: its rules call themselves.
@@ -123,7 +123,7 @@ class Exact(Constraint):
         return exact
 
     def product(self, prompt: tuple[int, ...]) -> ConstrainedModel:
-        """Return what can follow the ids of a prompt."""
+        """Build the product of model and constraint after a prompt; cached."""
         context = self.model.first()
         for token in prompt:
             context = self.model.after(context, token)
@@ -139,7 +139,7 @@ class Exact(Constraint):
         return normalise_or_end(kept, self.dead_id)
 
     def enter(self, row: np.ndarray, tokens: Sequence[int], begin: int) -> None:
-        """Enter in a row (V,) what follows tokens, the first `begin` of which are the prompt."""
+        """Write exact next-token log-probabilities into a row (V,), after `begin` prompt tokens."""
         product, pair = self.product(tuple(tokens[:begin])), 0
         for level, token in enumerate(tokens[begin:]):
             ids, children, *_ = product.levels[level][pair]
@@ -151,17 +151,17 @@ class Exact(Constraint):
 
 
 class HiddenStates(Protocol):
-    """A hidden Markov model: `transition` (K, K), `emission` (K, V), and its forward algorithm."""
+    """Interface of a hidden Markov model: `transition` (K, K), `emission` (K, V), and belief."""
 
     transition: np.ndarray
     emission: np.ndarray
 
     def belief(self, tokens: Sequence[int]) -> np.ndarray:
-        """Return the probability of each hidden state (K,) that emits the token after these."""
+        """Compute the probability of each hidden state (K,) for the token after these."""
 
 
 class HiddenProduct:
-    """The product of hidden states, states of the automaton and lengths.
+    """Product of hidden states, automaton states and lengths, with completion probabilities.
 
     The probability that a text is completed is linear in the belief, so that one vector is summed
     for each state and length, with a logarithm beside it that keeps it from becoming 0.
@@ -198,18 +198,18 @@ class HiddenProduct:
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of the whole form."""
+        """Log-probability of the whole language."""
         vector, scale = self.levels[0][self.state]
         with np.errstate(divide="ignore"):
             return float(np.log(self.belief @ vector)) + scale
 
     def _after(self, state: int, left: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the states that tokens lead to, and the tokens (V,) that lead to any."""
+        """List the next automaton states, and mark the tokens (V,) that lead to any of them."""
         allowed = self.constraint.automaton.costs(state) < left
         return np.unique(self.constraint.automaton.after(state)[allowed]), allowed
 
     def scores(self, level: int, state: int) -> np.ndarray:
-        """Return log P(token, completed | hidden state), (K, V + 1); the last one is the end."""
+        """Compute log P(token, completed | hidden state), (K, V + 1); last column: the end."""
         left, automaton = self.constraint.max_tokens - level, self.constraint.automaton
         with np.errstate(divide="ignore"):
             scores = np.full((len(self.belief), self.model.emission.shape[1] + 1), IMPOSSIBLE)
@@ -228,12 +228,12 @@ class HiddenProduct:
 
 
 class ExactHidden(Exact):
-    """The same for a hidden Markov model."""
+    """Exact constraint for a hidden Markov model."""
 
     model: HiddenStates
 
     def product(self, prompt: tuple[int, ...]) -> HiddenProduct:
-        """Return what can follow the ids of a prompt."""
+        """Build the product of model and constraint after a prompt; cached."""
         if prompt not in self._products:
             belief, start = self.model.belief(prompt), self.begin(prompt)
             self._products[prompt] = HiddenProduct(self, self.model, belief, start)

@@ -1,4 +1,4 @@
-"""The form that a text must have: a pattern, as a constraint on the tokens of a model."""
+"""Constraints on a model's tokens, built from a pattern, a grammar or a JSON schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from seqgen.text.tokenizers import Tokenizer
 def constraint_of(
     loaded: LoadedModel, flag: str, text: str, max_tokens: int, dead_id: int | None
 ) -> Constraint:
-    """Return what keeps texts in a form.
+    """Build the constraint that a flag and its value ask for.
 
     Args:
         loaded: the model.
@@ -48,7 +48,7 @@ def constraint_of(
 def constraint_for(
     loaded: LoadedModel, kind: str, text: str, max_tokens: int, dead_id: int | None, said: str
 ) -> Constraint:
-    """Return the constraint of a form for a model; `said` is what an error calls the form."""
+    """Build a model's constraint; `said` names its pattern or file in error messages."""
     ids = frozenset(loaded.never), frozenset(loaded.framing.stops)
     try:
         return _constraint(loaded.tokenizer, kind, text, max_tokens, dead_id, *ids, loaded.backward)
@@ -57,26 +57,26 @@ def constraint_for(
 
 
 class NGramContexts:
-    """An n-gram model's contexts, of which texts that it cannot tell apart have the same."""
+    """Contexts of an n-gram model; histories that it cannot distinguish share one."""
 
     def __init__(self, model: NGramArrays) -> None:
         self._model = model
 
     def first(self) -> tuple[int, ...]:
-        """Return the context of no token."""
+        """Create the context before the first token."""
         return (-1,) * (self._model.order - 1)
 
     def after(self, context: tuple[int, ...], token: int) -> tuple[int, ...]:
-        """Return the context after one more token."""
+        """Advance a context by one token."""
         return tuple(self._model.steps.after(context, token))
 
     def log_probs(self, context: tuple[int, ...]) -> np.ndarray:
-        """Return the log-probabilities of the next token, (V,) in float64."""
+        """Compute the log-probabilities of the next token, (V,) in float64."""
         return normalise(self._model.steps.row(context).astype(np.float64))
 
 
 class HMMBelief:
-    """A hidden Markov model's tables, and what it believes of its state after tokens."""
+    """Tables of a hidden Markov model, and its belief about the hidden state."""
 
     def __init__(self, model: HMMArrays) -> None:
         self._model = model
@@ -84,14 +84,14 @@ class HMMBelief:
         self.emission = model.emission.astype(np.float64)
 
     def belief(self, tokens: Sequence[int]) -> np.ndarray:
-        """Return the probability of each hidden state (K,) that emits the token after these."""
+        """Compute the probability of each hidden state (K,) for the token after these."""
         state = self._model.start(1)
         _, state = self._model(np.array([tokens]), state, last=1)
         return np.exp(state.predicted[0].astype(np.float64))
 
 
 def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
-    """Return a constraint whose texts have their true conditional probabilities.
+    """Convert a constraint to one that samples from the true conditional distribution.
 
     Raises:
         UsageError: that cannot be computed of this model, or of this form.
@@ -108,7 +108,7 @@ def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
 
 
 def log_prob_of(loaded: LoadedModel, pattern: str, max_tokens: int) -> float:
-    """Return the log-probability, in nats, that a model writes a text of a pattern.
+    """Compute the log-probability, in nats, that a model generates a text matching a pattern.
 
     The text stands at the beginning, has at most `max_tokens` tokens, and then ends, as a text that
     is sampled does: by any token that cannot continue it, or at `max_tokens`.
@@ -123,7 +123,7 @@ def log_prob_of(loaded: LoadedModel, pattern: str, max_tokens: int) -> float:
 
 
 def content(name: str) -> str:
-    """Return the text of a file.
+    """Read a text file as UTF-8.
 
     Raises:
         SeqgenError: it cannot be read, or is no UTF-8.
@@ -147,7 +147,7 @@ def _constraint(
     ends: frozenset[int],
     backward: bool,
 ) -> Constraint:
-    """Return the constraint of a form, which remembers the states that texts have come to."""
+    """Build a constraint, with a cache of the automaton states that texts have reached."""
     automaton = automaton_of(tokenizer, kind, text, never | ends, backward)
     if min(automaton.cost(automaton.start), automaton.cost(automaton.fresh)) == NEVER:
         character = next(filter(tokenizer.first_unknown, automaton.network.single), None)
@@ -162,7 +162,7 @@ def _constraint(
 def automaton_of(
     tokenizer: Tokenizer, kind: str, text: str, excluded: frozenset[int], backward: bool
 ) -> Automaton:
-    """Return the automaton of a form over a tokenizer's tokens.
+    """Build the automaton of a language over a tokenizer's tokens.
 
     Args:
         tokenizer: of the model.
@@ -184,7 +184,7 @@ def automaton_of(
 def vocabularies(
     tokenizer: Tokenizer, excluded: frozenset[int], backward: bool
 ) -> tuple[Vocabulary, Vocabulary | None]:
-    """Return the bytes of all tokens: within a line, and where they begin one if these differ."""
+    """Build the vocabularies of token bytes: within a line, and at its start if these differ."""
     within, first = bytes_within_and_first(tokenizer, excluded, backward)
     every = range(tokenizer.vocab_size)
     differs = within != first
@@ -196,7 +196,7 @@ def vocabularies(
 
 
 def matching(words: Sequence[str], pattern: str | None) -> np.ndarray:
-    """Return which words match a pattern as a whole, (W,) of bool; all do without one.
+    """Mark the words that match a whole pattern, (W,) of bool; all of them without a pattern.
 
     Raises:
         UsageError: it is no pattern, or no word matches it.

@@ -1,4 +1,4 @@
-"""Context-free grammars as networks: a rule is written out where it is used, or else called."""
+"""Context-free grammars as networks: recursive rules are called, others are inlined."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ESCAPED, PLAIN = r".*?(?<!\\)(\\\\)*?", r"(?:[^\"\\\n]|\\.)*"
 
 
 class Builder:
-    """Adds rules to a network.
+    """Builder that adds grammar rules to a network.
 
     A rule that begins or ends with itself is a loop. One that contains itself in another way is
     called, and one that does not is written out wherever it is used.
@@ -62,7 +62,7 @@ class Builder:
         )
 
     def add(self, place: int, symbol: Symbol) -> int:
-        """Lead from a place to a new one by what a symbol describes.
+        """Add the texts of a symbol from a place to a new one.
 
         Raises:
             UsageError: it is too large.
@@ -79,7 +79,7 @@ class Builder:
         return self.network.call(place, symbol)
 
     def _write_out(self, place: int, rule: str, after: int | None = None) -> int:
-        """Lead from a place to another by a rule: to `after` if it is given."""
+        """Inline a rule from a place to another: to `after` if given, else to a new one."""
         network, productions = self.network, self.rules[rule]
         loops = any(rule in (*production[:1], *production[-1:]) for production in productions)
         before = network.place()
@@ -99,7 +99,7 @@ class Builder:
         return end
 
     def _add_last(self, place: int, symbol: Symbol | None, after: int) -> None:
-        """Lead to `after` by the last symbol of a production: a rule is written out once for it."""
+        """Add the last symbol of a production up to `after`; a rule is inlined there only once."""
         network = self.network
         if symbol is None:
             network.join(place, after)
@@ -114,13 +114,13 @@ class Builder:
 
 
 def _inner(rule: str, production: Sequence[Symbol]) -> Sequence[Symbol]:
-    """Return a production without the rule itself at its beginning and its end."""
+    """Remove a rule's own name from the beginning and end of its production."""
     production = production[1:] if production[:1] == [rule] else production
     return production[:-1] if production[-1:] == [rule] else production
 
 
 def add_grammar(network: CharacterNetwork, place: int, text: str) -> int:
-    """Lead from a place to a new one by a grammar in the syntax of lark, from its rule `start`.
+    """Add the texts of a lark grammar, from its rule `start`, from a place to a new one.
 
     Raises:
         SeqgenError: lark is not installed.
@@ -157,7 +157,7 @@ def add_grammar(network: CharacterNetwork, place: int, text: str) -> int:
 
 
 def _lark(text: str) -> Any:
-    """Return a grammar as lark reads it.
+    """Parse a grammar with lark.
 
     Raises:
         UsageError: it is no grammar, or lark would write it out at great length.
@@ -184,7 +184,7 @@ def _lark(text: str) -> Any:
 
 
 def _require_short_terminals(text: str) -> None:
-    """Raise a `UsageError` if terminals would be copied into one another very often.
+    """Raise a `UsageError` if nested terminals would expand to very long expressions.
 
     Nor may a string or an expression have no end: lark's search for it takes exponential time.
     """
@@ -211,7 +211,7 @@ def _require_short_terminals(text: str) -> None:
 
 
 def _require_few_copies(grammar: Any) -> None:
-    """Raise a `UsageError` if templates would be copied very often."""
+    """Raise a `UsageError` if templates would expand to very many copies."""
     bodies = {name: (params, tree) for name, params, tree, _ in grammar.rule_defs}
     copies: set[str] = set()
     waiting = [({}, tree) for params, tree in bodies.values() if not params]
@@ -241,7 +241,7 @@ def _require_few_copies(grammar: Any) -> None:
 
 
 def _productions(rule: str, part: Any) -> int:
-    """Return how many productions a part of a rule is written out as.
+    """Count the productions that a part of a rule expands to.
 
     Raises:
         UsageError: there are too many.

@@ -1,4 +1,4 @@
-"""Beams that write what must occur: dynamic beam allocation (Post and Vilar 2018).
+"""Beam search with required texts: dynamic beam allocation (Post and Vilar 2018).
 
 Each text that must occur is a language of its own: all texts that contain it. What a hypothesis
 still needs is the number of tokens that complete it in each. Hypotheses that need equally many are
@@ -38,7 +38,7 @@ from seqgen.store.loaded import LoadedModel
 
 @dataclass(frozen=True)
 class IncludedTexts:
-    """What a text must contain.
+    """Texts that an output must contain.
 
     Attributes:
         constraints: the language of each of the texts that must occur, by that text.
@@ -49,24 +49,24 @@ class IncludedTexts:
     prompt: tuple[int, ...]
 
     def costs(self, tokens: Sequence[int], after: Sequence[int] | slice) -> np.ndarray:
-        """Return how many tokens each text still needs, (texts, N), after each of N tokens more."""
+        """Compute the tokens each text still needs after each of N next tokens, (texts, N)."""
         history = History(self.prompt + tuple(tokens), len(self.prompt))
         every = self.constraints.values()
         return np.array([c.automaton.costs(c.state(history))[after] for c in every])
 
     def needs(self, tokens: Sequence[int]) -> dict[str, int]:
-        """Return how many tokens each text still needs."""
+        """Compute the tokens that each text still needs."""
         history = History(self.prompt + tuple(tokens), len(self.prompt))
         return {text: c.automaton.cost(c.state(history)) for text, c in self.constraints.items()}
 
     def missing(self, tokens: Sequence[int], ends: frozenset[int]) -> tuple[str, ...]:
-        """Return the texts that a text without its end does not contain."""
+        """List the required texts that an output lacks; its end token is ignored."""
         content = tokens[:-1] if tokens and tokens[-1] in ends else tokens
         return tuple(text for text, need in self.needs(content).items() if need)
 
 
 class IncludingGroup(RestrictedGroup):
-    """A beam shared by banks: hypotheses that need equally many tokens to have all that is wanted.
+    """Beam divided into banks of hypotheses that need equally many tokens for required texts.
 
     Args:
         options: how to search.
@@ -79,7 +79,7 @@ class IncludingGroup(RestrictedGroup):
         self.wanted, self.failing = wanted, NBest(options.nbest)
 
     def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
-        """Remove what would leave too few tokens, or end the text early, from a row (V,)."""
+        """Mask tokens in a row (V,) that leave too few tokens, or end before all is included."""
         left = ending.max_tokens - len(hypothesis.tokens)
         ends = [token for token in end_ids(ending.eos_id) if token >= 0]
         allowed = (self.wanted.costs(hypothesis.tokens, slice(None)) < left).all(0)
@@ -120,11 +120,11 @@ class IncludingGroup(RestrictedGroup):
         return list(fates.values()), ()
 
     def bank(self, tokens: Sequence[int]) -> int:
-        """Return how many tokens a hypothesis still needs for all that is wanted."""
+        """Count the tokens that a hypothesis still needs for all required texts."""
         return sum(self.wanted.needs(tokens).values())
 
     def _with_next_words(self, expansion: Expansion) -> list[Candidate]:
-        """Return the candidates, and for each hypothesis and text the best token towards it."""
+        """List the candidates, plus the best token towards each text per hypothesis."""
         candidates = list(expansion.candidates(self))
         known = {(place, token) for _, place, token, *_ in candidates}
         for place, hypothesis in enumerate(self.live):
@@ -141,7 +141,7 @@ class IncludingGroup(RestrictedGroup):
     def _end(
         self, hypothesis: Hypothesis, reason: str, ending: Ending, ends: frozenset[int]
     ) -> bool:
-        """Finish a hypothesis; return whether it has all that is wanted."""
+        """Finish a hypothesis; check whether it contains all required texts."""
         if not self.wanted.missing(hypothesis.tokens, ends):
             super()._finish(hypothesis, reason, ending)
             return True
@@ -156,7 +156,7 @@ class IncludingGroup(RestrictedGroup):
 def containing(
     loaded: LoadedModel, text: str, max_tokens: int, flag: str = "--include"
 ) -> Constraint:
-    """Return the language of all texts that contain `text`.
+    """Build the constraint for texts that contain `text`.
 
     Raises:
         UsageError: the model cannot write it, or not within `max_tokens`; names the flag.
@@ -166,7 +166,7 @@ def containing(
 
 
 class Terms:
-    """What must occur in a translation because its source contains something.
+    """Terminology file: translations required if the source contains a term.
 
     Args:
         name: of a file with a term of the source, a tab and its translation a line.
@@ -187,13 +187,13 @@ class Terms:
             self._pairs.append((word, target))
 
     def of(self, source: str) -> list[str]:
-        """Return the translations of the terms that occur in a source as whole words."""
+        """List the translations of terms that occur in a source as whole words."""
         return [target for word, target in self._pairs if word.search(source)]
 
 
 @dataclass(frozen=True)
 class RequiredTexts(Requirement):
-    """What `--include` and `--terms` ask for.
+    """Texts required by `--include` and `--terms`.
 
     Attributes:
         loaded: the model.
@@ -211,7 +211,7 @@ class RequiredTexts(Requirement):
 
     @cached_property
     def terms(self) -> Terms | None:
-        """What must occur in a translation because of its source.
+        """Terminology of `--terms`; None without it.
 
         Raises:
             UsageError: the model reads no sources of text.
@@ -224,7 +224,7 @@ class RequiredTexts(Requirement):
         return Terms(self.terms_file)
 
     def required(self, prompt: Prompt) -> list[str]:
-        """Return what the texts of a prompt must contain."""
+        """List the texts that the outputs for a prompt must contain."""
         of_source = [] if self.terms is None else self.terms.of(str(prompt.source))
         return list(dict.fromkeys([*self.include, *of_source]))
 

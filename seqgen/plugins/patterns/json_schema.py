@@ -1,4 +1,4 @@
-"""JSON Schema as rules: what can be followed exactly is, and any other keyword is an error.
+"""JSON Schema as grammar rules; unsupported keywords are errors.
 
 JSON is written compactly: no white space but one space after each comma and colon, and the
 properties of an object in the order of the schema. So every text that is written is valid, but not
@@ -80,7 +80,7 @@ DELETE = "\x7f"
 
 
 def add_schema(network: CharacterNetwork, place: int, text: str) -> int:
-    """Lead from a place to a new one by the JSON that a schema describes.
+    """Add the JSON texts that a schema describes from a place to a new one.
 
     Raises:
         UsageError: it is no schema, has a keyword that is not followed, or is too large.
@@ -97,7 +97,7 @@ def add_schema(network: CharacterNetwork, place: int, text: str) -> int:
 
 
 class _Rules:
-    """The rules of a schema: one for each part of it, named by the path to it."""
+    """Grammar rules of a schema: one for each part, named by its path."""
 
     def __init__(self, network: CharacterNetwork, schema: Any) -> None:
         self.network, self.schema, self.rules = network, schema, {}
@@ -121,7 +121,7 @@ class _Rules:
         return self._writes(json.dumps(value, ensure_ascii=False))
 
     def _rule(self, path: str, schema: Any) -> str:
-        """Make the rule of a schema that stands at `path`, and return its name.
+        """Create the rule of a schema at `path`, and return the rule's name.
 
         What `allOf` joins there is another schema than what a reference finds there. A path has no
         ~ but in ~0 and ~1, so names with another one are free.
@@ -201,7 +201,7 @@ class _Rules:
         require(others is None, f"{path} has {others} beside {word}, which is not followed here")
 
     def _resolved(self, path: str, schema: Any) -> dict:
-        """Return a schema without a reference or `allOf` on top."""
+        """Resolve a schema's `$ref` and `allOf`."""
         self._is_schema(path, schema)
         if "$ref" in schema:
             self._has_no_others(path, "$ref", schema)
@@ -211,7 +211,7 @@ class _Rules:
         return self._all_of(path, schema) if "allOf" in schema else schema
 
     def _all_of(self, path: str, schema: dict) -> dict:
-        """Return one schema for an object that several describe."""
+        """Merge the object schemas of `allOf` into one."""
         rest = {word: value for word, value in schema.items() if word != "allOf"}
         ways = [self._resolved(path, one) for one in schema["allOf"]]
         if rest.keys() - ANNOTATIONS or not _is_open(rest):
@@ -235,7 +235,7 @@ class _Rules:
         return {**kind, "properties": properties, "required": required}
 
     def _exclude(self, path: str, first: Any, second: Any) -> bool:
-        """Return whether it is plain that no value is valid under both schemas."""
+        """Check whether two schemas clearly have no valid value in common."""
         both = [self._resolved(path, one) for one in (first, second)]
         values = [_values(one) for one in both]
         if None not in values:
@@ -330,7 +330,7 @@ class _Rules:
     def _listed(
         self, path: str, names: Sequence[str], more: str | None, least: int, most: int | None
     ) -> str:
-        """Return the rule of an array's items and its end, which are written one after another."""
+        """Create the rules of an array's items and its closing bracket."""
         count = max(least, len(names) if most is None else most, len(names))
         require(count <= MOST_LISTED, f"{path} has more than {MOST_LISTED:,} items")
         end = self._writes("]")
@@ -377,7 +377,7 @@ class _Rules:
         return [[self._writes("{"), f"{path}~from/0/False"]]
 
     def _map(self, path: str, values: dict) -> list[list[Symbol]]:
-        """Make the rules of an object with any names."""
+        """Create the productions of an object with arbitrary property names."""
         more, end = f"{path}~more", self._writes("}")
         name = [self._matches(f'"{STRING}*"'), self._writes(": ")]
         member = [*name, self._rule(f"{path}/additionalProperties", values), more]
@@ -386,7 +386,7 @@ class _Rules:
 
 
 def _found_in_texts(pattern: str) -> CharacterNetwork:
-    """Return the texts in which a pattern is found, as characters without escapes."""
+    """Build the network of all texts in which a pattern is found, without JSON escapes."""
     found = CharacterNetwork()
     reader = RegexReader(found, ecma=True)
     place = found.start
@@ -398,7 +398,7 @@ def _found_in_texts(pattern: str) -> CharacterNetwork:
 
 
 def _write_string(network: CharacterNetwork, texts: CharacterNetwork, place: int) -> int:
-    """Lead from a place to a new one by texts as JSON writes them between quotes."""
+    """Add texts as the content of a JSON string from a place to a new one."""
     copies = [network.place() for _ in texts.empty]
     network.join(place, copies[texts.start])
     for here, reads, empty in zip(copies, texts.reads, texts.empty, strict=True):
@@ -412,7 +412,7 @@ def _write_string(network: CharacterNetwork, texts: CharacterNetwork, place: int
 
 
 def _in_string(ranges: Ranges) -> list[tuple[tuple[int, int], ...]]:
-    """Spell characters as JSON has them in a string."""
+    """Spell characters as they appear in a JSON string, escaped where necessary."""
     escaped = [chr(n) for low, high in common(ranges, ESCAPED) for n in range(low, high + 1)]
     written = [json.dumps(c)[1:-1] if c != DELETE else r"\u007f" for c in escaped]
     return [
@@ -422,22 +422,22 @@ def _in_string(ranges: Ranges) -> list[tuple[tuple[int, int], ...]]:
 
 
 def _is_open(schema: dict) -> bool:
-    """Return whether an object may have any other properties."""
+    """Check whether an object may have any additional properties."""
     return schema.get("additionalProperties", True) in (True, {})
 
 
 def _escaped(name: str) -> str:
-    """Return a name as a step of a JSON pointer."""
+    """Escape a name for use in a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def _values(schema: dict) -> list[Any] | None:
-    """Return the values that a schema lists, or None."""
+    """List the values of `const` or `enum`; None without them."""
     return [schema["const"]] if "const" in schema else schema.get("enum")
 
 
 def _kinds(schema: dict) -> set[str]:
-    """Return the types that a schema may allow, with "number" for "integer"."""
+    """List the types that a schema allows, with "number" for "integer"."""
     values = _values(schema)
     if values is not None:
         kinds = set().union(*map(_kind_of, values))
@@ -449,7 +449,7 @@ def _kinds(schema: dict) -> set[str]:
 
 
 def _bounds(path: str, schema: dict) -> tuple[int, int, bool, bool]:
-    """Return the least and the largest whole bound, and whether each is itself left out."""
+    """Compute the lower and upper integer bounds, and whether each is exclusive."""
     bounds = []
     for side, sign in (("Minimum", -1), ("Maximum", 1)):
         limits = [(LARGEST, True)]
@@ -466,12 +466,12 @@ def _bounds(path: str, schema: dict) -> tuple[int, int, bool, bool]:
 
 
 def _whole(value: Any) -> int | None:
-    """Return a number as a whole one, as 2.0 is to JSON Schema; None for anything else."""
+    """Convert an integral number such as 2.0 to an int; None for anything else."""
     return int(value) if "integer" in _kind_of(value) else None
 
 
 def _whole_numbers(low: int, high: int) -> list[str]:
-    """Return patterns of the whole numbers from `low` (0 or more) to `high`: [7-9], [12]\\d, 30."""
+    """List patterns for the integers from `low` (0 or more) to `high`: [7-9], [12]\\d, 30."""
     forms = []
     while low <= high:
         free = 0  # digits at the end of `low` that may be any
@@ -485,7 +485,7 @@ def _whole_numbers(low: int, high: int) -> list[str]:
 
 
 def _decimals(low: int, high: int, above: bool, below: bool) -> list[str]:
-    """Return patterns of the decimal numbers from `low` (0 or more) to `high`, or between them."""
+    """List patterns for decimals from `low` (0 or more) to `high`; the flags exclude a bound."""
     places = max(1, 15 - len(str(high)))  # as many as a float tells apart
     forms = _whole_numbers(low + above, high - below)
     if above and low < high:
@@ -495,7 +495,7 @@ def _decimals(low: int, high: int, above: bool, below: bool) -> list[str]:
 
 
 def _kind_of(value: Any) -> set[str]:
-    """Return the types of JSON Schema that a value has."""
+    """List the JSON Schema types of a value."""
     if isinstance(value, bool) or value is None:
         return {"null" if value is None else "boolean"}
     if isinstance(value, int | float):
@@ -504,7 +504,7 @@ def _kind_of(value: Any) -> set[str]:
 
 
 def _count(path: str, schema: dict, of: str) -> tuple[int, int | None]:
-    """Return the least and the most of something."""
+    """Read the minimum and maximum count of items, properties or characters."""
     given = [word for word in (f"min{of}", f"max{of}") if word in schema]
     counts = {word: _whole(schema[word]) for word in given}
     right = all(n is not None and n >= 0 for n in counts.values())
@@ -515,7 +515,7 @@ def _count(path: str, schema: dict, of: str) -> tuple[int, int | None]:
 
 
 def _finite(text: str) -> float:
-    """Return a number that a schema has."""
+    """Parse a number of a schema; it must be finite."""
     number = float(text)
     require(math.isfinite(number), f"{text[:40]} is no number, or too large")
     return number

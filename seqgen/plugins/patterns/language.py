@@ -1,4 +1,4 @@
-"""Patterns as languages: `--pattern` of `perplexity`, and of `fill`."""
+"""Patterns as sets of texts: the option `--pattern` of `perplexity` and `fill`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqgen.settings.setting import setting
 
 
 class Language(TextSet, panel=Panel.TEXT):
-    """A pattern whose texts are scored all together."""
+    """Set of all texts that match a pattern, scored together."""
 
     pattern: str | None = setting(
         "Print the log-probability that an n-gram model or HMM writes a text that matches this "
@@ -36,7 +36,7 @@ class Language(TextSet, panel=Panel.TEXT):
 
 
 class WordPattern(WordFilter, panel=Panel.FORM):
-    """A pattern that words must match."""
+    """Filter of words that match a pattern."""
 
     pattern: str | None = setting(
         "Fill blanks only with tokens that match this regular expression as a whole.",

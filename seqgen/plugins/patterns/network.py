@@ -1,4 +1,4 @@
-"""A language as a network of characters, which may call itself, for the automaton to walk."""
+"""Character-level network of a language, with recursive rules; input of the automaton."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DONE = 0
 
 
 def reached(starts: Iterable[At], following: Callable[[At], Iterable[At]]) -> set[At]:
-    """Return what some lead to, step by step, and these themselves."""
+    """Find everything reachable from the starts, including these."""
     found = set(starts)
     waiting = list(found)
     while waiting:
@@ -38,7 +38,7 @@ def reached(starts: Iterable[At], following: Callable[[At], Iterable[At]]) -> se
 
 
 def ranges_of(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return ranges of code points in order, joined where they touch, without surrogates."""
+    """Sort and join ranges of code points, and remove surrogates."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(without(ranges, SURROGATES)):
         if joined and low <= joined[-1][1] + 1:
@@ -49,7 +49,7 @@ def ranges_of(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Iterable[tuple[int, int]], hole: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield what is left of ranges without one of them."""
+    """Yield ranges of code points with one range cut out."""
     for low, high in ranges:
         if low < hole[0]:
             yield low, min(high, hole[0] - 1)
@@ -58,7 +58,7 @@ def without(ranges: Iterable[tuple[int, int]], hole: tuple[int, int]) -> Iterato
 
 
 def inverse(ranges: Ranges) -> Ranges:
-    """Return all other code points."""
+    """Compute the complement of ranges of code points."""
     lows = [0, *(high + 1 for _, high in ranges)]
     highs = [*(low - 1 for low, _ in ranges), LAST]
     return ranges_of((a, b) for a, b in zip(lows, highs, strict=True) if a <= b)
@@ -66,12 +66,12 @@ def inverse(ranges: Ranges) -> Ranges:
 
 @functools.lru_cache(maxsize=1024)
 def common(*several: Ranges) -> Ranges:
-    """Return the code points that are in all of several ranges."""
+    """Compute the code points that all arguments have in common."""
     return inverse(ranges_of(hole for ranges in several for hole in inverse(ranges)))
 
 
 def utf8(low: int, high: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield sequences of byte ranges that together are the UTF-8 of a range of code points."""
+    """Yield byte-range sequences that together are the UTF-8 of a range of code points."""
     cuts = [limit + 1 for limit in (0x7F, 0x7FF, 0xFFFF) if low <= limit < high]
     for bits in (6, 12, 18):
         mask = (1 << bits) - 1
@@ -88,12 +88,12 @@ def utf8(low: int, high: int) -> Iterator[tuple[tuple[int, int], ...]]:
 
 
 def plain(ranges: Ranges) -> list[tuple[tuple[int, int], ...]]:
-    """Spell characters as they are, in UTF-8."""
+    """Encode ranges of characters as UTF-8 byte ranges, without escapes."""
     return [sequence for low, high in ranges for sequence in utf8(low, high)]
 
 
 class CharacterNetwork:
-    """Places, and what leads from one to the next: characters, nothing, or a call of a rule.
+    """Network of places joined by characters, empty moves, anchors and calls of rules.
 
     A place is a number. `start` and `end` are those of the whole language, and a rule has its own
     two; a call goes to the start of a rule, and from its end back to where the call leads. A
@@ -122,7 +122,7 @@ class CharacterNetwork:
         self.end = self.start
 
     def place(self) -> int:
-        """Return a new place.
+        """Create a new place.
 
         Raises:
             UsageError: there are too many.
@@ -135,11 +135,11 @@ class CharacterNetwork:
         return len(self.empty) - 1
 
     def join(self, place: int, other: int) -> None:
-        """Lead from one place to another without a character."""
+        """Add an empty move, without a character, from one place to another."""
         self.empty[place].append(other)
 
     def read(self, place: int, ranges: Ranges) -> int:
-        """Lead from a place to a new one by any character of `ranges`; return the new one."""
+        """Add a move by any character of `ranges` from a place to a new one; return that."""
         after = self.place()
         if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
             self.single.append(chr(ranges[0][0]))
@@ -148,13 +148,13 @@ class CharacterNetwork:
         return after
 
     def anchor(self, place: int, anchor: Anchor) -> int:
-        """Lead from a place to a new one without a character where an anchor holds."""
+        """Add an empty move under an anchor's condition from a place to a new one."""
         after = self.place()
         self.anchors[place].append((anchor, after))
         return after
 
     def write(self, place: int, text: str) -> int:
-        """Lead from a place to a new one by the characters of a text.
+        """Add the characters of a text from a place to a new one.
 
         Raises:
             UsageError: UTF-8 cannot hold it.
@@ -166,7 +166,7 @@ class CharacterNetwork:
         return place
 
     def call(self, place: int, rule: str) -> int:
-        """Lead from a place to a new one by what a rule describes."""
+        """Add a call of a rule from a place to a new one."""
         after = self.place()
         self.calls[place].append((rule, after))
         return after
@@ -179,7 +179,7 @@ class CharacterNetwork:
         return self._nodes[key]
 
     def _node(self, sequences: Sequence[tuple[tuple[int, int], ...]]) -> int:
-        """Return the node from which the bytes of any of the sequences lead to `DONE`."""
+        """Build the node from which the byte sequences lead to `DONE`."""
         edges: list[tuple[int, int, int]] = []
         for first, group in groupby(sorted(sequences), key=lambda sequence: sequence[0]):
             rest = [sequence[1:] for sequence in group]
@@ -193,7 +193,7 @@ class CharacterNetwork:
         return self._nodes[key]
 
     def follow_anchors(self) -> None:
-        """Replace the network by one without anchors, in which a place is of one context.
+        """Rewrite the network without anchors: each place is split by its context.
 
         A rule is written out for each two contexts in which it begins and ends.
         """
@@ -237,7 +237,7 @@ class CharacterNetwork:
     def _leads(
         self, place: int, context: Context
     ) -> Iterator[tuple[Ranges, Spelling, int, Context]]:
-        """Yield what leads on from a place in a context, but for calls: characters or none."""
+        """Yield the moves from a place in a context, without calls."""
         yield from (((), plain, after, context) for after in self.empty[place])
         for anchor, after in self.anchors[place]:
             held = context.with_anchor(anchor)
@@ -250,7 +250,7 @@ class CharacterNetwork:
                     yield met, spelling, after, then
 
     def _contexts_at_ends(self, begin: Context) -> dict[tuple[Rule, Context], set[Context]]:
-        """Return the contexts in which each rule may end, of each in which it is called."""
+        """Find the contexts in which each rule can end, by the context of its call."""
         ends: dict[tuple[Rule, Context], set[Context]] = {}
 
         def following(at: tuple[int, Context]) -> Iterator[tuple[int, Context]]:
@@ -271,7 +271,7 @@ class CharacterNetwork:
         return ends
 
     def turn(self) -> None:
-        """Turn a network of characters and calls round, for texts written backward."""
+        """Reverse the network, for texts generated from right to left."""
         turned = CharacterNetwork.__new__(CharacterNetwork)
         turned.__dict__ |= self.__dict__
         turned.reads, turned.empty, turned.calls = ([[] for _ in self.empty] for _ in range(3))
@@ -287,7 +287,7 @@ class CharacterNetwork:
         self.__dict__ = turned.__dict__
 
     def finish(self, end: int) -> CharacterNetwork:
-        """Say where the language ends; return the network, ready to be walked.
+        """Set the end of the language, and prepare the network for the automaton.
 
         Raises:
             UsageError: no text belongs to it, or a rule calls itself before it reads anything.
@@ -341,7 +341,7 @@ class CharacterNetwork:
             require(not again, f"the rule {name!r} {side} with itself by way of others")
 
     def _reached(self, start: int, passable: set[Rule], nothing_read: bool) -> set[int]:
-        """Return the places that can be reached from `start`; calls of `passable` rules pass."""
+        """Find the places reachable from `start`; calls of `passable` rules are skipped."""
 
         def following(place: int) -> list[int]:
             after = [after for rule, after in self.calls[place] if rule in passable]

@@ -1,4 +1,4 @@
-"""Options of `sample` and `beam-search` that describe texts: their form, and what they contain."""
+"""Options of `sample` and `beam-search` for constrained and required texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUIRED_TEXTS = OptionRule(
 
 
 class Form(FilterOptions, panel=Panel.FORM):
-    """The form that a whole text must have."""
+    """Pattern, grammar or JSON schema that a whole text must match."""
 
     constraint_flag: ClassVar[str] = "--pattern"
 
@@ -57,7 +57,7 @@ class Form(FilterOptions, panel=Panel.FORM):
 
 
 class SampledForm(Form, panel=Panel.FORM):
-    """The form of a text that is drawn, and how the draw keeps it."""
+    """Constraint on sampled texts, and the method that enforces it."""
 
     pattern_mode: PatternMode = setting(
         "How a form is kept: mask what cannot be completed (mask), draw from the true conditional "
@@ -92,7 +92,7 @@ class SampledForm(Form, panel=Panel.FORM):
 
 
 class SearchedForm(Form, panel=Panel.FORM):
-    """The form of a text that is searched for, and what it must contain."""
+    """Constraint on texts of a beam search, and texts that they must contain."""
 
     include: tuple[str, ...] = setting(
         r"Write only texts that contain this; \n, \t and \\ are read as escapes. Can be repeated; "
@@ -114,7 +114,7 @@ class SearchedForm(Form, panel=Panel.FORM):
 
     @property
     def required_by(self) -> str | None:
-        """The flag that says what texts must contain, the first if there are two."""
+        """First given flag that requires texts: `--include` or `--terms`; None without."""
         return next((flag for flag in self.given if flag in ("--include", "--terms")), None)
 
     def requirement(self, generator: Any) -> Any:

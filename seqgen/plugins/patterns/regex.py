@@ -1,4 +1,4 @@
-"""Regular expressions in Python's syntax, read by Python's own parser into a network."""
+"""Regular expressions in Python's syntax, parsed by `re` and added to a network."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def require_short(text: str) -> None:
 
 
 def parse(pattern: str, flags: int = 0) -> Any:
-    """Return a pattern as Python's own parser reads it.
+    """Parse a pattern with Python's own parser.
 
     Raises:
         UsageError: it is no pattern, or too large.
@@ -87,7 +87,7 @@ def parse(pattern: str, flags: int = 0) -> Any:
 
 
 class RegexReader:
-    """Adds what patterns describe to a network.
+    """Builder that adds regular expressions to a network.
 
     Args:
         network: to add to.
@@ -99,7 +99,7 @@ class RegexReader:
         self.network, self.ecma = network, ecma
 
     def add(self, place: int, pattern: str, flags: int = 0) -> int:
-        """Lead from `place` to a new one by the texts that match a whole pattern.
+        """Add the texts that match a whole pattern from `place` to a new one.
 
         Raises:
             UsageError: it is no pattern, or has what no automaton can match, or is too large.
@@ -111,7 +111,7 @@ class RegexReader:
             raise UsageError("its groups are nested too deeply") from None
 
     def _sequence(self, items: Sequence, place: int, flags: int) -> int:
-        """Lead on by items in a row; `flags` of `re` are in force."""
+        """Add parsed items in order; `flags` of `re` apply."""
         for op, arg in items:
             place = self._item(op, arg, place, flags)
         return place
@@ -161,12 +161,12 @@ class RegexReader:
 
 
 def add_pattern(network: CharacterNetwork, place: int, pattern: str) -> int:
-    """Lead from a place to a new one by a pattern; see `RegexReader.add`."""
+    """Add a pattern from a place to a new one; see `RegexReader.add`."""
     return RegexReader(network).add(place, pattern)
 
 
 def characters(op: Any, arg: Any, flags: int) -> Ranges:
-    """Return the characters that an item of one character matches."""
+    """List the characters that a one-character item matches."""
     case = flags & sre.SRE_FLAG_IGNORECASE
     if op is sre.ANY:
         every = flags & sre.SRE_FLAG_DOTALL
@@ -188,19 +188,19 @@ def characters(op: Any, arg: Any, flags: int) -> Ranges:
 
 @functools.cache
 def _every(last: int) -> str:
-    """Return all characters up to one, in order."""
+    """Build a string of all code points up to `last`, in order."""
     return np.arange(last + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 @functools.cache
 def _matched(text: str, flags: int, last: int = LAST) -> Ranges:
-    """Return the characters up to `last` that `re` itself matches."""
+    """List the characters up to `last` that a character class matches, as `re` decides."""
     runs = re.compile(f"{text}+", flags).finditer(_every(last))
     return ranges_of((run.start(), run.end() - 1) for run in runs)
 
 
 def _cased(ends: tuple[int, int], flags: int) -> Ranges:
-    """Return a range of characters with those that differ from them in case alone."""
+    """Extend a range of characters by their other cases if `flags` ignore case."""
     low, high = map(chr, ends)
     text = f"[{re.escape(low)}-{re.escape(high)}]"
     of_case = flags & (sre.SRE_FLAG_IGNORECASE | sre.SRE_FLAG_ASCII)

@@ -1,4 +1,4 @@
-"""Recorded results, made again."""
+"""Replay of recorded commands, to check that results are reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seqgen replay`: make recorded results again, and say what differs."""
+"""`seqgen replay`: run recorded commands again, and report differences."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Record = dict[str, Any]
 
 
 class ReplayedRecords(Options, panel=Panel.SAVING):
-    """The records that are made again."""
+    """Records to replay."""
 
     file: str | None = file_argument(
         "Records made with --record, as JSON Lines, perhaps compressed; - is standard input."
@@ -94,7 +94,7 @@ def replay(recorded: ReplayedRecords, threads: Threads, out: Output) -> None:
 
 
 def _read(line: str, number: int) -> Record:
-    """Return a record.
+    """Parse a line as a record.
 
     Raises:
         SeqgenError: the line is none.
@@ -109,7 +109,7 @@ def _read(line: str, number: int) -> Record:
 def _replayed(
     old: Iterable[Record],
 ) -> Iterator[tuple[Record, Record | None, list[str], list[str]]]:
-    """Yield each record, what it is now if it could be made, what changed, and which results did.
+    """Yield each old record with its new one or None, the causes, and the changed results.
 
     Consecutive records of one command are made by running it once.
     """
@@ -136,7 +136,7 @@ def _numbers(record: Record) -> str:
 
 
 def _made_again(records: Sequence[Record]) -> list[Record]:
-    """Run the command of some records once more; return the records that it makes.
+    """Run the command of some records again, and return its records.
 
     Raises:
         SeqgenError: it is not recorded, cannot be repeated, or fails.
@@ -208,7 +208,7 @@ def _typed_values(arguments: list[str]) -> dict[str, Any]:
 
 
 def _given(arguments: list[str]) -> dict[str, Any]:
-    """Return what a command is given by its arguments; see `_typed_values`.
+    """Parse and check the options of a recorded command; see `_typed_values`.
 
     Raises:
         SeqgenError: it has no such option; or it would write a file, or change a stored model.
@@ -223,7 +223,7 @@ def _given(arguments: list[str]) -> dict[str, Any]:
 
 
 def _made_by(record: Record) -> Iterator[Any]:
-    """Yield the names of the models that a command stored, from a record of it."""
+    """Yield the names of the models that a command stored, from its record."""
     yield record.get("name")
     mixture = record.get("mixture")
     if isinstance(mixture, dict):  # of --with-ngram
@@ -231,7 +231,7 @@ def _made_by(record: Record) -> Iterator[Any]:
 
 
 def _link_models(home: Path, made: Sequence[Any]) -> None:
-    """Make a home that has the models and the cache of this one, but not those that are made."""
+    """Create a home with links to the models and cache, except models to be made again."""
     for path in (store.home() / "cache", *store.models_folder().glob("[!.]*")):
         if path.is_dir() and path.name not in made:
             link = home / path.relative_to(store.home())
@@ -240,7 +240,7 @@ def _link_models(home: Path, made: Sequence[Any]) -> None:
 
 
 def _prompts(records: Sequence[Record], command: str) -> str:
-    """Return what standard input was, from the prompts of the records.
+    """Reconstruct the standard input from the prompts of the records.
 
     Raises:
         SeqgenError: it was something else, or some of the records are missing.
@@ -254,7 +254,7 @@ def _prompts(records: Sequence[Record], command: str) -> str:
 
 
 def _values(before: Record, after: Record) -> list[str]:
-    """Return which results differ, and how."""
+    """Describe the results that differ."""
     before, after = _lasting(before), _lasting(after)
     return [
         f"{name} was {_short(before.get(name))}, is {_short(after.get(name))}"
@@ -264,14 +264,14 @@ def _values(before: Record, after: Record) -> list[str]:
 
 
 def _lasting(value: Any) -> Any:
-    """Return a value of a record without what takes another value each time."""
+    """Remove the fields that differ in every run, such as times."""
     if isinstance(value, dict):
         return {name: _lasting(part) for name, part in value.items() if name not in TIMES}
     return [_lasting(part) for part in value] if isinstance(value, list) else value
 
 
 def _causes(before: Record, after: Record) -> list[str]:
-    """Return how a command, its models and files, versions and machine differ."""
+    """List the differences in command, models, files, versions and machine."""
     causes = []
     for part in CAUSES:
         old, new = before[part], after[part]

@@ -1,4 +1,4 @@
-"""Pages about models."""
+"""HTML pages about trained models."""
 
 from __future__ import annotations
 

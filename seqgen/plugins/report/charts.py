@@ -1,4 +1,4 @@
-"""Line charts and trees of beam searches as inline SVG, with values on hover and by arrow keys."""
+"""Line charts and search trees as inline SVG, with values on hover and by arrow keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_POINTS, MOST_MARKS = 400, 60
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a chart.
+    """Line of a chart.
 
     Attributes:
         name: what it shows.
@@ -36,12 +36,12 @@ class Series:
 
     @property
     def finite(self) -> list[Point]:
-        """The points that can be drawn."""
+        """Points with finite coordinates."""
         return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
 
 
 class Axis:
-    """Maps values to pixels, in a straight line.
+    """Linear axis that maps values to pixels.
 
     Args:
         values: that are to fit.
@@ -64,7 +64,7 @@ class Axis:
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Return round numbers around a range: about `count`, multiples of 1, 2 or 5 times a power."""
+    """Choose about `count` round tick values around a range: multiples of 1, 2 or 5 times 10^n."""
     raw = (high - low) / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(f * power for f in (1, 2, 5, 10) if f * power >= raw * 0.999)
@@ -73,7 +73,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def chart(series: Sequence[Series], x: str, y: str, caption: str, diagonal: bool = False) -> str:
-    """Return a chart as HTML, or a sentence where there is nothing to draw.
+    """Draw a chart as HTML; a sentence if there is nothing to draw.
 
     Args:
         series: its lines.
@@ -107,7 +107,7 @@ def chart(series: Sequence[Series], x: str, y: str, caption: str, diagonal: bool
 
 
 def summary(series: Sequence[Series], x: str) -> str:
-    """Say in words where each line begins, ends and is lowest."""
+    """Describe in words where each line begins, ends and is lowest."""
     parts = []
     for each in series:
         points = each.finite
@@ -120,7 +120,7 @@ def summary(series: Sequence[Series], x: str) -> str:
 
 
 def thinned(points: Sequence[T], most: int) -> list[T]:
-    """Return at most so many of some items, evenly chosen, the first and the last included."""
+    """Select at most `most` points at even distances, including the first and last."""
     if len(points) <= most:
         return list(points)
     return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]
@@ -165,7 +165,7 @@ LONGEST = 11
 
 
 def search_tree(tree: Tree) -> str:
-    """Return a tree as HTML: a column a step, a line a candidate that has no child."""
+    """Draw a beam-search tree as HTML: a column per step, a row per leaf."""
     children: dict[int, list[Node]] = {}
     for node in tree.nodes:
         children.setdefault(node.parent, []).append(node)
@@ -182,7 +182,7 @@ def search_tree(tree: Tree) -> str:
 
 
 def drawing(width: float, height: float, label: str, body: str) -> str:
-    """Return an SVG in its full size, with what is read out for it."""
+    """Wrap an SVG body in an element of full size, with a label for screen readers."""
     return (
         f'<svg style="max-width:none" width="{width:.0f}" height="{height:.0f}" role="img" '
         f'aria-label="{escape(label)}">{body}</svg>'
@@ -190,7 +190,7 @@ def drawing(width: float, height: float, label: str, body: str) -> str:
 
 
 def _lines(children: dict[int, list[Node]]) -> dict[int, float]:
-    """Return the line of each node: of one with children the middle of theirs."""
+    """Assign a row to each node; a parent is centred on its children."""
     lines: dict[int, float] = {}
     taken = 0
     waiting = [(0, False)]

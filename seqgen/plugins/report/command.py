@@ -1,4 +1,4 @@
-"""`seqgen report`: a page about models, with the commands that make its figures again."""
+"""`seqgen report`: a page about models, with the commands that reproduce its figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECONDS = 5
 
 
 class ReportOptions(ModelNames, panel=Panel.OUTPUT):
-    """The models that a page is about, what they read there, and where it goes."""
+    """Models of the page, the text they read, and the page's file."""
 
     models: tuple[str, ...] = argument(
         "Trained models: names or paths; as -m.", "[MODEL]...", completes="models"
@@ -54,7 +54,7 @@ class ReportOptions(ModelNames, panel=Panel.OUTPUT):
     )
 
     def find(self) -> list[StoredModel]:
-        """Return the models.
+        """Find the models to report on.
 
         Raises:
             UsageError: one is given twice, or a text for models that read none.
@@ -103,7 +103,7 @@ def report(shown: ReportOptions, machine: Device, out: Output) -> None:
 
 
 class _Pages:
-    """Makes the page of some models, anew where a model has changed.
+    """Page builder that recomputes the parts of models that have changed.
 
     Attributes:
         written: how many pages were made.
@@ -117,7 +117,7 @@ class _Pages:
         self._portraits: dict[str, tuple[float, Portrait | Translated | None]] = {}
 
     def html(self, watch: bool) -> tuple[str, bool]:
-        """Return the page, and whether any of the models is being trained."""
+        """Build the page, and check whether any of the models is still training."""
         from seqgen.plugins.report.model_page import model_page
 
         profiles = [self._profile(model) for model in self.models]
@@ -143,7 +143,7 @@ class _Pages:
         return Profile(current.name, facts, training, portrait, commands)
 
     def _portrait(self, model: StoredModel) -> Portrait | Translated | None:
-        """Return how a model deals with the text, made again where its weights have changed.
+        """Compute a model's figures on the text; cached until its weights change.
 
         None for one that is no language model, or that writes from labels.
         """
@@ -173,7 +173,7 @@ class _Pages:
         return latest
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield the figures of each model that has some."""
+        """Yield a record of each model that has figures."""
         for name, (_, portrait) in self._portraits.items():
             if portrait is not None:
                 yield {"model": name, **portrait.record()}
@@ -186,7 +186,7 @@ FIGURES = "Calibration", "Loss by position", "Loss by class of token"
 def page_commands(
     model: StoredModel, course: Course, portrait: Portrait | Translated | None, text: str | None
 ) -> dict[str, list[str]]:
-    """Return by section of the page the commands that make it again; each of them runs.
+    """List the commands that reproduce each section of the page.
 
     Args:
         model: whose page it is.
@@ -223,7 +223,7 @@ def page_commands(
 
 
 def training_commands(model: StoredModel, name: str) -> list[str]:
-    """Return the training of a model; nothing for one that was mixed or imported.
+    """List the commands that reproduce a model's training; empty if it was mixed or imported.
 
     Nothing either where a model that it was trained from is gone, or has been trained again.
     """

@@ -1,4 +1,4 @@
-"""Sections that plugins add to the page: what they find, and where they stand."""
+"""Page sections that plugins add: their results and their places on the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqgen.store.loaded import LoadedModel
 
 @dataclass(frozen=True)
 class Finding:
-    """What a plugin's section says of one model.
+    """Result of a plugin's section for one model.
 
     Attributes:
         section: the plugin's.
@@ -29,7 +29,7 @@ class Finding:
     unknown: str = ""
 
     def body(self) -> str:
-        """Return it as HTML."""
+        """Render the result as HTML."""
         if self.unknown:
             return f"<p>Not known: {escape(self.unknown)}.</p>"
         if self.found is None:
@@ -37,17 +37,17 @@ class Finding:
         return self.section.body(self.found)
 
     def commands(self, model: str, file: str) -> list[str]:
-        """List the command lines that show the same; see `ReportSection.commands`."""
+        """List the command lines that reproduce it; see `ReportSection.commands`."""
         return [] if self.found is None else self.section.commands(self.found, model, file)
 
     @property
     def record(self) -> Any:
-        """Its figures in the records; None where there are none."""
+        """Figures for the page's records; None without any."""
         return None if self.found is None else self.section.record(self.found)
 
 
 def findings(loaded: LoadedModel, passages: Passages) -> dict[str, Finding]:
-    """Look with all sections of plugins at how a model deals with a text.
+    """Run the sections of all plugins on a model and a text.
 
     Returns:
         What each has found, by title.
@@ -63,7 +63,7 @@ def _look(section: ReportSection, loaded: LoadedModel, passages: Passages) -> Fi
 
 
 def with_added(titles: Sequence[str]) -> list[str]:
-    """Put the titles of plugins' sections among those of the page, each after the one it names."""
+    """Insert the titles of plugins' sections after those that they name."""
     added: list[ReportSection] = hooks.sections()
 
     def followed(title: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A page about one model, or about several beside each other."""
+"""HTML page about one model, or several side by side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_ALL = "What it is", "Training", "Samples by step"
 
 @dataclass(frozen=True)
 class Profile:
-    """What a page says of one model.
+    """Contents of the page for one model.
 
     Attributes:
         name: the model's.
@@ -43,7 +43,7 @@ class Profile:
 
 
 def model_page(profiles: Sequence[Profile], reload: int = 0) -> str:
-    """Return the page as HTML.
+    """Render the page as HTML.
 
     Args:
         profiles: one for each model.
@@ -80,7 +80,7 @@ def model_page(profiles: Sequence[Profile], reload: int = 0) -> str:
 
 
 def _part(profile: Profile, title: str, body: str, several: bool) -> str:
-    """Return the part of a section about one model, with the commands that make it again."""
+    """Render a model's part of a section, with the commands that reproduce it."""
     heading = f"<h3>{escape(profile.name)}</h3>" if several else ""
     lines = profile.commands.get(title, ())
     return heading + body + (_commands(lines) if lines else "")
@@ -92,7 +92,7 @@ def _commands(lines: Sequence[str]) -> str:
 
 
 def _of(kind: type[P], models: str, body: Callable[[P], str]) -> Callable[[Profile], str]:
-    """Return a section that needs a portrait of a kind, which only some `models` have."""
+    """Create a section for one kind of portrait; other models get a note that names `models`."""
 
     def section(profile: Profile) -> str:
         if not isinstance(profile.portrait, kind):
@@ -107,7 +107,7 @@ _of_sources = partial(_of, Translated, "models that write from sources")
 
 
 def _added(title: str) -> Callable[[Profile], str]:
-    """Return a section that a plugin adds."""
+    """Create the section of a plugin."""
     return _with(lambda portrait: portrait.found[title].body())
 
 
@@ -127,7 +127,7 @@ def _training(profile: Profile) -> str:
 
 
 def _together(profiles: Sequence[Profile]) -> str:
-    """Return the losses of several models on one axis; nothing where they have different units."""
+    """Plot the losses of several models together; empty if their units differ."""
     units = {profile.course.unit for profile in profiles}
     if len(units) > 1:
         return ""

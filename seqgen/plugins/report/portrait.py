@@ -1,4 +1,4 @@
-"""What a page shows of one model: its training, and how it predicts a text."""
+"""Figures of one model for the page: its training, and its predictions on a text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROMPT_WORDS, PROMPT_TOKENS = 3, 400
 
 @dataclass(frozen=True)
 class Portrait:
-    """How a model deals with a text.
+    """Figures of a model on a text.
 
     Attributes:
         figures: over the first tokens of the text.
@@ -49,7 +49,7 @@ class Portrait:
     signature: str
 
     def record(self) -> dict[str, Any]:
-        """Return the figures, as `--json` has them."""
+        """Build the record of the figures for `--json`."""
         added = {
             finding.section.key: finding.record
             for finding in self.found.values()
@@ -59,7 +59,7 @@ class Portrait:
 
 
 def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = None) -> Portrait:
-    """Look at how a model deals with a text.
+    """Compute a model's figures on a text.
 
     Args:
         loaded: the model.
@@ -87,7 +87,7 @@ def portrait(loaded: LoadedModel, chunks: Iterable[str], prompt: str | None = No
 
 
 def _prompt(document: TokenizedDocument) -> str:
-    """Return the first words of a document that the model knows."""
+    """Take the first words of a document, up to one that the model does not know."""
     known = []
     for word in "".join(document.texts).split()[:PROMPT_WORDS]:
         if document.loaded.tokenizer.first_unknown(word) is not None:
@@ -101,7 +101,7 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Course:
-    """A training run.
+    """Course of a training run: losses, learning rates, gradient norms and samples.
 
     Attributes:
         unit: what losses are per, "token" or "label".
@@ -123,7 +123,7 @@ class Course:
 
 
 def course(model: store.StoredModel) -> Course:
-    """Return how a model's training went so far."""
+    """Read the course of a model's training so far."""
     records = model.logged(store.METRICS)
     curves = {
         key: [(r["step"], r[key]) for r in records if isinstance(r.get(key), int | float)]
@@ -151,7 +151,7 @@ CLASSES = (
 
 @dataclass(frozen=True)
 class Bin:
-    """Predictions of about the same probability, over all tokens of the vocabulary.
+    """Predictions of similar probability, over all tokens of the vocabulary.
 
     Attributes:
         said: the mean probability.
@@ -166,7 +166,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class TokenGroup:
-    """Some tokens of a text.
+    """Group of tokens in a text, with their surprisal.
 
     Attributes:
         name: what they have in common.
@@ -183,7 +183,7 @@ class TokenGroup:
 
 @dataclass(frozen=True)
 class PredictionFigures:
-    """How a model predicted a text.
+    """Statistics of a model's predictions on a text.
 
     Attributes:
         tokens: how many.
@@ -204,20 +204,20 @@ class PredictionFigures:
 
 
 class _Bins:
-    """Adds up predictions by their probability."""
+    """Histogram of predictions by probability."""
 
     def __init__(self) -> None:
         self.sums = np.zeros((3, len(BIN_ENDS)))  # of probabilities, of hits, of counts
 
     def add(self, p: np.ndarray, hits: np.ndarray) -> None:
-        """Add predictions (...), and whether the token of each came."""
+        """Add predicted probabilities (...), and whether each prediction came true."""
         at = np.searchsorted(BIN_ENDS[:-1], p.ravel())
         for row, weights in enumerate((p, hits, None)):
             weights = None if weights is None else weights.ravel()
             self.sums[row] += np.bincount(at, weights, minlength=len(BIN_ENDS))
 
     def bins(self) -> list[Bin]:
-        """Return those that hold a prediction."""
+        """List the bins that are not empty."""
         return [
             Bin(float(said / count), float(hits / count), int(count))
             for said, hits, count in self.sums.T
@@ -225,13 +225,13 @@ class _Bins:
         ]
 
     def error(self) -> float:
-        """Return the mean distance of frequency and said, weighted by the counts."""
+        """Compute the mean distance between frequency and probability, weighted by counts."""
         said, hits, count = self.sums
         return float(np.abs(hits - said).sum() / max(1.0, count.sum()))
 
 
 def figures(passages: Passages) -> PredictionFigures:
-    """Return how a model predicts a text."""
+    """Compute statistics of a model's predictions on a text."""
     everything, likeliest = _Bins(), _Bins()
     bits, positions, classes = [], [], []
     for passage in passages.documents:
@@ -274,7 +274,7 @@ def _groups(
 
 
 def _range(position: int) -> str:
-    """Return the range of positions that doubles from one to the next: 0, 1, 2 to 3, 4 to 7."""
+    """Name the range of a position, which doubles each time: 0, 1, 2 to 3, 4 to 7."""
     if position < 2:
         return str(position)
     low = 1 << (position.bit_length() - 1)
@@ -282,7 +282,7 @@ def _range(position: int) -> str:
 
 
 def _positions(passage: TokenizedDocument) -> list[int]:
-    """Return for each token how many there are before it on its line."""
+    """Count the tokens before each token on its line."""
     positions, position = [], 0
     for text in passage.texts:
         positions.append(position)
@@ -291,7 +291,7 @@ def _positions(passage: TokenizedDocument) -> list[int]:
 
 
 def _classes(passage: TokenizedDocument) -> list[str]:
-    """Classify tokens by their first character that is no white space."""
+    """Classify tokens by their first character that is not white space."""
     unknown, before = passage.loaded.tokenizer.unk_id, "\n"
     classes = []
     for token, text in zip(passage.tokens, passage.texts, strict=True):

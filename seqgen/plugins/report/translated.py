@@ -1,4 +1,4 @@
-"""What a page shows of a model that writes from sources: its texts beside their references."""
+"""Figures of a translation model for the page: translations, references and BLEU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BY_LINE = BleuOptions(metric="chrf")
 
 @dataclass(frozen=True)
 class TranslatedLine:
-    """A translation.
+    """Translation of one source, with its reference.
 
     Attributes:
         source: what it was made from; of vectors, how many.
@@ -59,7 +59,7 @@ class TranslatedLine:
 
 @dataclass(frozen=True)
 class Translated:
-    """How a model translates the first pairs of a text.
+    """Translations and BLEU of a model on the first pairs of a text.
 
     Attributes:
         pairs: how many.
@@ -78,12 +78,12 @@ class Translated:
     search: str
 
     def record(self) -> dict[str, Any]:
-        """Return the figures, as `--json` has them."""
+        """Build the record of the figures for `--json`."""
         return {"pairs": self.pairs, "metrics": self.metrics, "by_length": self.by_length}
 
 
 def translated(loaded: LoadedModel, pairs: Pairs) -> Translated:
-    """Translate the first pairs of a text.
+    """Translate the first pairs of a text, and score the translations.
 
     Raises:
         SeqgenError: there are none, or they cannot be read.
@@ -117,7 +117,7 @@ def _lines(made: Translations) -> Iterable[TranslatedLine]:
 def _examples(
     loaded: LoadedModel, made: Translations, lines: Sequence[TranslatedLine], search: BeamOptions
 ) -> list[TranslatedLine]:
-    """Return the first lines, with their attention where the model has one and it is small."""
+    """Select the first lines as examples, with attention matrices if these are small."""
     asked = dataclasses.replace(search, of_source=SourceOptions(attention=True))
     found: list[TranslatedLine] = []
     try:

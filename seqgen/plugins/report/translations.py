@@ -1,4 +1,4 @@
-"""Translations as parts of a page: beside their references, with what each token read."""
+"""Page sections about translations: examples, BLEU by length, and the lowest chrF."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = 12
 
 
 def examples(made: Translated) -> str:
-    """Return some translations with what they read."""
+    """Render example translations with their attention."""
     parts = []
     for number, line in enumerate(made.examples, start=1):
         rows = [("source", line.source), ("reference", line.target), ("translation", line.text)]
@@ -71,7 +71,7 @@ def _label(piece: str) -> str:
 
 
 def by_length(made: Translated) -> str:
-    """Return BLEU, as a whole and by length of the source."""
+    """Render BLEU overall and by source length as a table."""
     whole = made.metrics[0]
     rows: list[Sequence[str]] = [
         (_range(each), f"{each['pairs']:,}", f"{each['score']:.2f}", f"{each['exact_match']:.1%}")
@@ -90,7 +90,7 @@ def _range(each: dict[str, int]) -> str:
 
 
 def worst(made: Translated) -> str:
-    """Return the translations with the lowest chrF."""
+    """Render the translations with the lowest chrF as a table."""
     rows = [
         (f"{line.chrf:.1f}", *(replace_unprintable(text) or "(empty)" for text in texts))
         for line in made.worst

@@ -1,4 +1,4 @@
-"""Trained models over HTTP: texts of many clients in one batch."""
+"""HTTP server for trained models: requests of many clients are batched."""
 
 from __future__ import annotations
 

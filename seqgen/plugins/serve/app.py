@@ -1,4 +1,4 @@
-"""The server's addresses: each reads a request, hands it to the engine, and sends what comes."""
+"""Web application of the server: endpoints read requests and send the engine's results."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ Endpoint = Callable[["Server", Request], Awaitable[Response]]
 
 
 class Server:
-    """What the endpoints share.
+    """State shared by all endpoints: options, models, engine and counters.
 
     Attributes:
         options: the limits.
@@ -111,7 +111,7 @@ class Server:
         self.page = files("seqgen.plugins.serve").joinpath("page.html").read_text("utf-8")
 
     async def read(self, request: Request, known: Sequence[str]) -> dict[str, Any]:
-        """Return the fields of a request's body.
+        """Read and check the fields of a request's body.
 
         Raises:
             Refused: it is too large or too slow, or no JSON of such fields.
@@ -139,7 +139,7 @@ class Server:
         return protocol.read_json(bytes(body), known)
 
     def end(self) -> None:
-        """Wait for no more bodies."""
+        """Stop waiting for request bodies that are still arriving."""
         self.ending = True
         for body in self.arriving:
             body.cancel()
@@ -147,7 +147,7 @@ class Server:
     async def prepare(
         self, deadline: float, function: Callable[..., T], *args: Any, by: Executor | None = None
     ) -> T:
-        """Return what a function gives, called by a thread.
+        """Call a function in a thread and wait for its result, up to the deadline.
 
         Raises:
             Busy: too many requests are waiting.
@@ -165,18 +165,18 @@ class Server:
             self.preparing -= 1
 
     async def model(self, fields: dict[str, Any]) -> LoadedModel:
-        """Return the model that a request names, or the first."""
+        """Look up the model that a request names; the first one by default."""
         name = fields.get("model")
         name = None if name is None else protocol.typed("model", name, str)
         return await asyncio.to_thread(self.shelf.get, name)
 
     def deadline(self) -> float:
-        """Return when a request that comes now must be finished."""
+        """Compute the deadline of a request that arrives now."""
         return time.monotonic() + self.options.timeout
 
 
 class Post:
-    """Carries events from the engine's thread to an event loop, for all requests.
+    """Carrier of events from the engine's thread to an event loop, in batches for all requests.
 
     Waking the loop, and sending to a client, are system calls that take as long as much of a
     token. So what may wait is delivered `PACE` seconds after the last delivery, all of it at once;
@@ -194,12 +194,12 @@ class Post:
 
     @classmethod
     def here(cls) -> Post:
-        """Return that of the running loop."""
+        """Look up or create the `Post` of the running event loop."""
         loop = asyncio.get_running_loop()
         return cls._of_loops.get(loop) or cls._of_loops.setdefault(loop, cls(loop))
 
     def send(self, queue: asyncio.Queue, event: Event, may_wait: bool) -> None:
-        """Take an event, from the engine's thread."""
+        """Queue an event for delivery; called in the engine's thread."""
         self._waiting.append((queue, event))
         if not (self._woken or (may_wait and self._timed)):
             self._woken = True
@@ -221,7 +221,7 @@ class Post:
 
 
 class Inbox:
-    """What the engine puts for a request, for a coroutine to get.
+    """Queue of a request's events from the engine to a coroutine.
 
     Args:
         full: called when the coroutine has begun to get and is `MOST_EVENTS` behind, because its
@@ -234,7 +234,7 @@ class Inbox:
         self._full = full
 
     def put(self, event: Event) -> None:
-        """Take an event, from the engine's thread; a stream's first piece and end are urgent."""
+        """Put an event from the engine's thread; a stream's first piece and end are urgent."""
         if self._closed:
             return
         if self._full is not None and self._read and self._queue.qsize() > MOST_EVENTS:
@@ -245,7 +245,7 @@ class Inbox:
         self._post.send(self._queue, event, may_wait)
 
     async def batches(self) -> AsyncIterator[list[Any]]:
-        """Yield what has come since the last time, until the end.
+        """Yield lists of the events since the previous list, until the request ends.
 
         Raises:
             SeqgenError: the task has failed.
@@ -266,14 +266,14 @@ class Inbox:
                 return
 
     async def events(self) -> AsyncIterator[Any]:
-        """Yield each event by itself; see `batches`."""
+        """Yield events one by one; see `batches`."""
         async for events in self.batches():
             for event in events:
                 yield event
 
 
 async def until_gone(request: Request, work: Awaitable[Any]) -> Any:
-    """Return what some work gives, which ends when the client hangs up.
+    """Wait for a result, or cancel the work when the client disconnects.
 
     Raises:
         ClientDisconnect: it has.
@@ -296,7 +296,7 @@ async def until_gone(request: Request, work: Awaitable[Any]) -> Any:
 
 
 async def completions(server: Server, request: Request) -> Response:
-    """`POST /v1/completions`."""
+    """Answer `POST /v1/completions`: generate texts."""
     begun, deadline = time.monotonic(), server.deadline()
     fields = await server.read(request, (*protocol.FILTERS, *protocol.OTHERS))
     loaded = await server.model(fields)
@@ -315,18 +315,18 @@ async def completions(server: Server, request: Request) -> Response:
 
 
 def client_of(request: Request) -> str:
-    """Return the address that a request comes from."""
+    """Read the client's address from a request."""
     return "" if request.client is None else request.client.host
 
 
 def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Query:
-    """Return what a request asks for; see `protocol.read_completion`."""
+    """Parse a completion request within a time limit; see `protocol.read_completion`."""
     with seconds_at_most(PATTERN_SECONDS):
         return protocol.read_completion(fields, loaded, limits)
 
 
 class Answer:
-    """The answer to a request for completions."""
+    """Response to a completion request, whole or streamed."""
 
     def __init__(
         self, server: Server, asked: Query, begun: float, deadline: float, client: str
@@ -348,7 +348,7 @@ class Answer:
         self.tokens = 0
 
     def submit(self) -> None:
-        """Hand the work to the engine.
+        """Submit the request's work to the engine.
 
         Raises:
             Busy: it has too much.
@@ -372,18 +372,18 @@ class Answer:
             raise
 
     def cancel(self) -> None:
-        """Have the engine forget it."""
+        """Mark the request's work as cancelled."""
         for task in self.tasks:
             task.cancelled = True
 
     async def prompts(self) -> dict[int, list[TokenLogprob | int]]:
-        """Return the scored tokens of every prompt, if they are to be sent."""
+        """Wait for the scored tokens of every prompt; empty if they are not requested."""
         if not self.asked.scores_prompts:
             return {}
         return {number: noted async for number, noted in self.scores.events()}
 
     async def whole(self) -> str:
-        """Return all of it, as JSON."""
+        """Generate the complete response as JSON."""
         self.submit()
         texts = {}
         try:
@@ -401,7 +401,7 @@ class Answer:
         texts: dict[Row, tuple[Continuation, Sequence[TokenLogprob]]],
         scored: dict[int, list[TokenLogprob | int]],
     ) -> str:
-        """Return the answer; choice by choice, so that other threads get turns."""
+        """Build the complete response choice by choice, so that other threads get turns."""
         choices = []
         for index, row in protocol.best(texts, self.asked):
             continuation, noted = texts[row]
@@ -420,7 +420,7 @@ class Answer:
         noted: Sequence[TokenLogprob],
         scored: dict[int, list[TokenLogprob | int]],
     ) -> dict[str, Any]:
-        """Return one choice, or the next piece of one."""
+        """Build one choice, or its next streamed piece."""
         asked, logprobs, known = self.asked, None, self.offsets
         prompt, first = asked.prompts[row.prompt], row not in known
         before = scored.get(row.prompt, ()) if first else ()
@@ -434,7 +434,7 @@ class Answer:
         return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
 
     async def stream(self) -> AsyncIterator[str]:
-        """Yield the events of a stream."""
+        """Yield the server-sent events of a streamed response."""
         plain = self.asked.top is None and not self.asked.echo
         try:
             scored = await self.prompts()
@@ -455,7 +455,7 @@ class Answer:
         yield "data: [DONE]\n\n"
 
     def piece(self, piece: TextPiece, scored: dict[int, Any]) -> dict[str, Any]:
-        """Return a piece of a choice."""
+        """Build the streamed piece of a choice."""
         row, reason = piece.row, None
         if piece.finished is not None:
             reason, self.tokens = piece.finished.finish_reason, self.tokens + piece.finished.tokens
@@ -463,18 +463,18 @@ class Answer:
         return self.choice(row, index, piece.text, reason, piece.noted, scored)
 
     def growth(self, piece: TextPiece) -> str:
-        """Return the event of a text that has grown, where nothing but the text is wanted."""
+        """Build the event of an unfinished text when only the text is requested."""
         index = piece.row.prompt * self.asked.choices + piece.row.sample
         choice = f'{{"text": {json.dumps(piece.text)}, "index": {index}, {UNFINISHED}}}'
         return f'data: {self.head}, "choices": [{choice}]}}\n\n'
 
     def event(self, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> str:
-        """Return an event of a stream."""
+        """Build a server-sent event from choices and usage."""
         of_this = {"choices": choices} | ({} if usage is None else {"usage": usage})
         return f"data: {self.head}, {json.dumps(of_this)[1:]}\n\n"
 
     def first(self) -> None:
-        """Note when the first event came."""
+        """Record the time to the first token."""
         if self.begun:
             self.server.first_token[0] += 1
             self.server.first_token[1] += time.monotonic() - self.begun
@@ -482,14 +482,14 @@ class Answer:
 
     @property
     def usage(self) -> dict[str, int]:
-        """How many tokens were read and written."""
+        """Token counts of prompts and completions."""
         read = self.asked.prompt_tokens
         total = read + self.tokens
         return {"prompt_tokens": read, "completion_tokens": self.tokens, "total_tokens": total}
 
 
 def score_prompts(asked: Query) -> Iterator[tuple[int, list[TokenLogprob | int]] | None]:
-    """Score the tokens of each prompt; yield its number and them, or None after a part of it."""
+    """Score the tokens of each prompt; yield (index, tokens), or None after a part."""
     for prompt in asked.prompts:
         noted: list[TokenLogprob | int] = []
         shown = asked.shown(prompt)
@@ -514,7 +514,7 @@ def _scored(asked: Query, prompt: Prompt) -> Iterator[list[TokenLogprob]]:
 
 @without_gradients
 def _read(loaded: LoadedModel, tokens: np.ndarray, state: Any) -> tuple[np.ndarray, Any]:
-    """Return the log-probabilities (T, V) after each of tokens (1, T), and the state."""
+    """Compute the log-probabilities (T, V) after each of tokens (1, T), and the new state."""
     logits, state = loaded.model(loaded.model.ids(tokens), state)
     return normalise(ops_of(logits).array(logits)[0]), state
 
@@ -522,7 +522,7 @@ def _read(loaded: LoadedModel, tokens: np.ndarray, state: Any) -> tuple[np.ndarr
 def check_lengths(
     loaded: LoadedModel, lines: Sequence[str], sources: Sequence[str], most: int
 ) -> None:
-    """Raise `Refused` if a line or a source has more than `most` tokens."""
+    """Raise `Refused` if a line or source has more than `most` tokens."""
     lengths = {"lines": [len(loaded.tokenizer.encode(line)) for line in lines]}
     if sources:
         encoded = loaded.conditioning.encode(sources)
@@ -534,7 +534,7 @@ def check_lengths(
 
 
 async def score(server: Server, request: Request) -> Response:
-    """`POST /v1/score`: the records of `seqgen perplexity --per-line`."""
+    """Answer `POST /v1/score` with the records of `seqgen perplexity --per-line`."""
     deadline = server.deadline()
     fields = await server.read(request, protocol.SCORE_FIELDS)
     loaded = protocol.read_label(fields, await server.model(fields))
@@ -564,7 +564,7 @@ async def records_of(
     deadline: float,
     work: Iterator[dict[str, Any] | None],
 ) -> Response:
-    """Have the engine make the records that `work` yields, between the texts of others; send them.
+    """Run work that yields records in the engine, between texts of other requests; send them.
 
     None in the place of a record lets others go first.
     """
@@ -583,7 +583,7 @@ async def records_of(
 
 
 def endpoint_of(function: Callable[..., Iterator[Any]], known: Sequence[str]) -> Endpoint:
-    """Return the endpoint of a plugin's route.
+    """Create the endpoint of a plugin's route.
 
     Args:
         function: yields records; see `hooks.Route`.
@@ -601,7 +601,7 @@ def endpoint_of(function: Callable[..., Iterator[Any]], known: Sequence[str]) ->
 
 
 def added_routes() -> dict[str, tuple[str, Endpoint]]:
-    """Return the routes of plugins, by path; those that cannot be used are left out."""
+    """Collect the routes of plugins by path; unusable ones are skipped."""
     found: dict[str, tuple[str, Endpoint]] = {}
     for path, (plugin, route) in hooks.routes().items():
         with plugin.guarded(f"its route {path}"):
@@ -613,17 +613,17 @@ def added_routes() -> dict[str, tuple[str, Endpoint]]:
 
 @dataclass(frozen=True)
 class Line:
-    """A line as a text that can be read any number of times."""
+    """Text of a single line that can be read any number of times."""
 
     text: str
 
     def chunks(self) -> Iterator[str]:
-        """Yield it, with its newline."""
+        """Yield the line with its newline."""
         yield self.text + "\n"
 
 
 def score_each(loaded: LoadedModel, lines: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Score lines one by one; yield the record of each."""
+    """Score lines one by one, and yield a record for each."""
     scoring = Scoring()
     for index, text in enumerate(map(Line, lines)):
         given = loaded.conditioning
@@ -633,7 +633,7 @@ def score_each(loaded: LoadedModel, lines: Sequence[str]) -> Iterator[dict[str, 
 
 
 async def models(server: Server, request: Request) -> Response:
-    """`GET /v1/models` and `GET /v1/models/NAME`."""
+    """Answer `GET /v1/models` and `GET /v1/models/NAME`: list or describe models."""
     shelf = server.shelf
     listed = [
         {
@@ -655,12 +655,12 @@ async def models(server: Server, request: Request) -> Response:
 
 
 async def health(server: Server, request: Request) -> Response:
-    """`GET /health`."""
+    """Answer `GET /health`."""
     return JSONResponse({"status": "ok"})
 
 
 async def metrics(server: Server, request: Request) -> Response:
-    """`GET /metrics`, in Prometheus's text form."""
+    """Answer `GET /metrics` in Prometheus's text format."""
     engine, (count, seconds) = server.engine, server.first_token
     answers = {f'{{status="{of}"}}': n for of, n in sorted(server.answers.items())}
     waited = {"_count": count, "_sum": f"{seconds:.6f}"}
@@ -681,21 +681,21 @@ async def metrics(server: Server, request: Request) -> Response:
 
 
 async def page(server: Server, request: Request) -> Response:
-    """`GET /`: a page to play with the models."""
+    """Answer `GET /` with a page for trying the models."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     policy += "connect-src 'self'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
     return HTMLResponse(server.page, headers={"Content-Security-Policy": policy})
 
 
 async def tokenizer_info(server: Server, request: Request) -> Response:
-    """`GET /tokenizer_info`, as vLLM has it: what lm-evaluation-harness asks for."""
+    """Answer `GET /tokenizer_info` like vLLM, as lm-evaluation-harness expects."""
     loaded = await server.model({})
     start = loaded.tokenizer.pieces([loaded.framing.start])[0]
     return JSONResponse({"bos_token": start, "eos_token": start, "chat_template": None})
 
 
 async def tokenize(server: Server, request: Request) -> Response:
-    """`POST /tokenize`, as vLLM has it; the start symbol's name stands for that symbol."""
+    """Answer `POST /tokenize` like vLLM; the start symbol's name encodes that symbol."""
     fields = await server.read(request, ("model", "prompt", "add_special_tokens"))
     loaded = await server.model(fields)
     text = protocol.typed("prompt", fields.get("prompt", ""), str)
@@ -708,7 +708,7 @@ async def tokenize(server: Server, request: Request) -> Response:
 
 
 async def detokenize(server: Server, request: Request) -> Response:
-    """`POST /detokenize`, as vLLM has it."""
+    """Answer `POST /detokenize` like vLLM."""
     fields = await server.read(request, ("model", "tokens"))
     loaded = await server.model(fields)
     ids, size = fields.get("tokens", []), loaded.tokenizer.vocab_size
@@ -733,7 +733,7 @@ ROUTES: dict[str, tuple[str, Endpoint]] = {
 
 
 def refusal(error: Exception) -> Refused:
-    """Return the answer that tells a client of an error."""
+    """Convert an exception to an error response."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Busy):
@@ -754,25 +754,25 @@ def refusal(error: Exception) -> Refused:
 
 
 def hang_up(send: Send) -> None:
-    """Close the connection of a client that does not read, for which ASGI has no message."""
+    """Abort the connection of a client that does not read; ASGI has no message for this."""
     transport = getattr(getattr(send, "__self__", None), "transport", None)  # uvicorn's
     if transport is not None:
         transport.abort()
 
 
 def address_of(text: str, port: str = "") -> tuple[str, str] | None:
-    """Return the name, in lower case, and the port of `name:port` or a bare name; else None."""
+    """Parse `name:port` or `name` into a lower-case name and a port; None if invalid."""
     match = ADDRESS.fullmatch(text)
     return None if match is None else (match[1].lower(), match[2] or port)
 
 
 def values_of(scope: Scope, name: bytes) -> list[str]:
-    """Return every value of a header of a request."""
+    """List all values of a request header."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
 class Guard:
-    """Checks the host and the origin of every request, and counts answers."""
+    """Middleware that checks the host and origin of every request, and counts responses."""
 
     def __init__(self, app: ASGIApp, server: Server) -> None:
         self.app, self.server = app, server
@@ -783,7 +783,7 @@ class Guard:
         self.origins = options.allow_origin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, unless its host or origin is refused."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -823,7 +823,7 @@ class Guard:
         return None
 
     def _unnamed_origins(self, scope: Scope) -> list[str]:
-        """Return what stands for another origin, if a browser says only that there is one.
+        """List a placeholder if a browser does not name a page's foreign origin.
 
         It does so for what a page embeds, such as pictures.
         """
@@ -833,7 +833,7 @@ class Guard:
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Return whether an origin is the address that a request was sent to."""
+    """Check whether an origin matches the host that a request was sent to."""
     scheme, _, address = origin.partition("://")
     port = DEFAULT_PORTS.get(scheme, "")
     asked = address_of(address, port)
@@ -841,13 +841,13 @@ def _is_of(origin: str, host: str) -> bool:
 
 
 class Key:
-    """Checks the key of every request."""
+    """Middleware that checks the API key of every request."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self.app, self.key = app, key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request, unless its key is missing or wrong."""
         asked = scope["type"] == "http" and scope["path"] not in OPEN
         app = self.app if not asked or self._is_given(scope) else _response(NO_KEY)
         await app(scope, receive, send)
@@ -865,7 +865,7 @@ def _response(problem: Refused) -> Response:
 
 
 def make_app(server: Server) -> ASGIApp:
-    """Return the application that answers requests."""
+    """Create the ASGI application: routes, error handlers and middleware."""
 
     async def failed(request: Request, error: Exception) -> Response:
         return _response(refusal(error))

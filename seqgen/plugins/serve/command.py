@@ -1,4 +1,4 @@
-"""`seqgen serve`: trained models over HTTP."""
+"""`seqgen serve`: serve trained models over HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Served(Options, panel=Panel.MODEL):
-    """The models to serve."""
+    """Names of the models to serve."""
 
     model: tuple[str, ...] = setting(
         "Trained model: a name or a path. A+B mixes several. Repeat the option to serve more.",
@@ -28,10 +28,10 @@ class Served(Options, panel=Panel.MODEL):
 
 
 class SaidLog(logging.Handler):
-    """Has the server's log go where all messages go."""
+    """Logging handler that prints the server's log like all other messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say a line of the log, with the traceback of an error."""
+        """Print a log record, with the traceback of an error."""
         say(self.format(record))
 
 

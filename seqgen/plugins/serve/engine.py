@@ -1,4 +1,4 @@
-"""The engine: one thread that writes the texts of all requests, those of a model in one batch.
+"""Engine of the server: one thread that generates for all requests, batched by model.
 
 The rows of a batch are shared equally among the clients that have texts to write, and those of a
 client among its requests: each row that is free goes to whoever has the fewest, and a text of
@@ -40,11 +40,11 @@ log = logging.getLogger("seqgen.plugins.serve")
 
 
 class Busy(Exception):  # noqa: N818
-    """As many requests are waiting as may."""
+    """Error: the queue of waiting requests is full."""
 
 
 class Late(SeqgenError):  # noqa: N818
-    """A request took too long, and nothing of it can be sent."""
+    """Error: a request timed out before any result could be sent."""
 
     def __init__(self) -> None:
         super().__init__("the request took longer than --timeout")
@@ -52,7 +52,7 @@ class Late(SeqgenError):  # noqa: N818
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token that was drawn, with the likeliest in its place: ids and log-probabilities."""
+    """Token with its log-probability and the most likely alternatives, by id."""
 
     token: int
     logprob: float
@@ -62,7 +62,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class TextPiece:
-    """What a step added to a text.
+    """Addition of one step to a text.
 
     Attributes:
         row: which text.
@@ -83,7 +83,7 @@ Event = TextPiece | SeqgenError | BaseException | dict | list | None
 
 @dataclass(eq=False)
 class Job:
-    """A request's work.
+    """Work of one request: generation, or any other work done in steps.
 
     Attributes:
         loaded: the model.
@@ -103,7 +103,7 @@ class Job:
 
 @dataclass(eq=False, kw_only=True)
 class Writing(Job):
-    """Texts to be written.
+    """Job that generates texts.
 
     Attributes:
         writer: how.
@@ -130,7 +130,7 @@ class Writing(Job):
         self.manner = SamplingPolicy(self.processors, choose, watch, outcomes)
 
     def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
-        """Yield the texts of one prompt after the other."""
+        """Yield the texts to generate, prompt by prompt."""
         for prompt in self.prompts:
             opens, (handle,) = open_sources(self.loaded, [prompt])
             rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]
@@ -143,7 +143,7 @@ class Writing(Job):
             self.noted.setdefault(row, []).append(note(log_probs, token, self.top))
 
     def piece(self, row: Row, text: str, continuation: Continuation) -> TextPiece | None:
-        """Return what a step added, if that is wanted now."""
+        """Build the piece that a step added; None if it need not be sent yet."""
         finished = continuation if continuation.finish_reason else None
         self.left -= finished is not None
         if finished is None and not self.streams:
@@ -152,13 +152,13 @@ class Writing(Job):
 
 
 def note(log_probs: np.ndarray, token: int, top: int) -> TokenLogprob:
-    """Return a token with the `top` likeliest in its place, of the model's log_probs (V,)."""
+    """Record a token and its `top` most likely alternatives, from log_probs (V,)."""
     ids = likeliest(log_probs[None])[0, :top].tolist() if top else []
     return TokenLogprob(token, float(log_probs[token]), ids, log_probs[ids].tolist())
 
 
 class Engine:
-    """Writes for all models, a step of each in turn; requests join and leave at any step.
+    """Scheduler that advances the batch of each model in turn; requests may join at any step.
 
     Args:
         rows: most texts of a model that are written side by side.
@@ -182,16 +182,16 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn."""
+        """Number of waiting requests."""
         return self._submitted + sum(not one.empty for one in list(self._requests))
 
     @property
     def running(self) -> int:
-        """How many texts are being written."""
+        """Number of texts in generation."""
         return sum(len(batch.texts) for batch, _ in list(self._batches.values()))
 
     def submit(self, task: Job) -> None:
-        """Have a task worked on.
+        """Queue a job for the engine's thread.
 
         Raises:
             Busy: too many are waiting.
@@ -203,7 +203,7 @@ class Engine:
         self._inbox.put(task)
 
     def close(self) -> None:
-        """Finish what has been submitted, and stop."""
+        """Finish all submitted jobs, and stop the thread."""
         self._closing = True
         self._inbox.put(None)
         self._thread.join()
@@ -237,7 +237,7 @@ class Engine:
                         self._settled = False
 
     def _end_late(self) -> None:
-        """Drop what nobody waits for; end what has taken too long."""
+        """Drop cancelled work, and end work that is past its deadline."""
         now = time.monotonic()
         for batch, tasks in self._batches.values():
             for text in batch.texts:
@@ -260,7 +260,7 @@ class Engine:
         self._end(task)
 
     def _end_waiting(self, request: _Request) -> None:
-        """End what is in no batch; texts that are not begun are alike: one stands for all."""
+        """End a request's texts outside the batch; those not begun share one empty result."""
         task, empty = request.task, None
         for text in request.held.texts:
             self._end_text(task, text)
@@ -272,7 +272,7 @@ class Engine:
         self._end(task)
 
     def _admit(self) -> None:
-        """Let waiting texts join the batches."""
+        """Admit waiting texts to the batches."""
         if self._settled:
             return
         self._settled, now = True, time.monotonic()
@@ -288,7 +288,7 @@ class Engine:
             self._share_rows(requests)
 
     def _share_rows(self, waiting: list[_Request]) -> None:
-        """Let texts of a model join its batch, and others leave it for them."""
+        """Divide a model's batch rows fairly: admit waiting texts, and pause others."""
         model = waiting[0].task.loaded.model
         batch, tasks = self._batches.get(id(model)) or (TextBatch(model), {})
         rows = _Rows(self.rows)
@@ -348,7 +348,7 @@ class Engine:
             self._join(one)
 
     def _join(self, joining: _Joining) -> None:
-        """Read the prompts of some texts of a model, which is at work on them from now on."""
+        """Read the prompts of texts of one model, and add the texts to its batch."""
         key, begun = id(joining.model), time.monotonic()
         batch, tasks = self._batches.get(key) or (TextBatch(joining.model), {})
         try:
@@ -374,7 +374,7 @@ class Engine:
         self._batches[key] = batch, tasks
 
     def _step(self, key: int) -> None:
-        """Take a step with all texts of a model."""
+        """Generate one token for each text in a model's batch."""
         batch, tasks = self._batches[key]
         try:
             before, steps = len(batch.texts), batch.draw()
@@ -406,7 +406,7 @@ class Engine:
             del self._batches[key]
 
     def _work(self, task: Job) -> None:
-        """Take a step of other work than writing."""
+        """Run one step of a job that does not generate texts."""
         if task.cancelled:
             return
         try:
@@ -439,7 +439,7 @@ class Engine:
 
 @dataclass
 class _Joining:
-    """Texts of a model that join its batch, and of which request each is.
+    """Texts that are about to join a model's batch, with their requests.
 
     They have one prompt, or several that are read `together`.
     """
@@ -451,7 +451,7 @@ class _Joining:
 
 
 class _Rows:
-    """Which requests have the rows of a batch."""
+    """Allocation of a batch's rows to requests and clients."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -459,14 +459,14 @@ class _Rows:
         self._of_clients: Counter[str] = Counter()
 
     def add(self, task: Writing, text: BatchText) -> None:
-        """Give a text a row."""
+        """Assign a row to a text."""
         self._texts.setdefault(task, []).append(text)
         self._of_clients[task.client] += 1
 
     def next(
         self, waiting: Sequence[_Request]
     ) -> tuple[_Request | None, list[tuple[Writing, BatchText]]]:
-        """Return which request gets the next row, if any, and the text that gives it up, if any."""
+        """Choose the request that gets the next row, and the text that gives up its row, if any."""
         full, tried = self._of_clients.total() >= self._most, set()
         for request in sorted(waiting, key=self._load):
             if not full:
@@ -483,7 +483,7 @@ class _Rows:
         return self._of_clients[task.client], len(self._texts.get(task, ())), request.turn
 
     def _give_up(self, task: Writing) -> list[tuple[Writing, BatchText]]:
-        """Take a row from whoever has two more than a request; return whose, and its text."""
+        """Free a row of the request with the most, if it has two more; return its text."""
         own, of_client = len(self._texts.get(task, ())), self._of_clients[task.client]
 
         def more(other: Writing) -> tuple[int, int]:
@@ -498,7 +498,7 @@ class _Rows:
 
 
 class _Request:
-    """What of a request is in no batch.
+    """Part of a request that is not in a batch.
 
     Args:
         task: its work.
@@ -521,11 +521,11 @@ class _Request:
 
     @property
     def empty(self) -> bool:
-        """Whether all has joined, or is about to."""
+        """True if no text is left to join a batch."""
         return not (self._texts or self._prompts_left or self._coming < len(self.held.texts))
 
     def next(self) -> tuple[BatchText, Opens | None]:
-        """Return the next text: one of `held`, which `come_back` gives, or a new one."""
+        """Take the next text: a paused one from `held`, or a new one."""
         if self._coming < len(self.held.texts):
             self._coming += 1
             return self.held.texts[self._coming - 1], None
@@ -535,21 +535,21 @@ class _Request:
         return self._texts.pop(0), self._opens
 
     def has_more_of(self, prompt: int) -> bool:
-        """Whether texts of a prompt are left."""
+        """Check whether texts of a prompt are left."""
         return bool(self._texts) and self._texts[0].row.prompt == prompt
 
     @property
     def coming(self) -> list[BatchText]:
-        """The texts of `held` that are to come back."""
+        """Paused texts in `held` that are about to rejoin the batch."""
         return self.held.texts[: self._coming]
 
     def come_back(self) -> TextBatch:
-        """Return these."""
+        """Remove the texts of `coming` from `held`, and return them as a batch."""
         coming, self._coming = self.coming, 0
         return self.held.split(coming) if coming else TextBatch(self.held.model)
 
     def rest(self) -> Iterator[Row]:
-        """Yield every text that is left, without beginning it."""
+        """Yield the rows of all remaining texts without starting them."""
         yield from (text.row for text in self._texts)
         for prompt in self.task.prompts[len(self.task.prompts) - self._prompts_left :]:
             for sample in range(self.task.samples):

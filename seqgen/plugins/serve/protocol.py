@@ -1,4 +1,4 @@
-"""OpenAI's completions protocol: what a request asks for, and the form of the answer."""
+"""OpenAI's completions protocol: parsing of requests, and the format of responses."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ REASONS = {"length": "length", TIME: "length"}  # all others are "stop"
 
 
 class Refused(SeqgenError):  # noqa: N818
-    """A request that is refused; the rest of the message is OpenAI's `error` object.
+    """Error response with an HTTP status, in the format of OpenAI's `error` object.
 
     Args:
         message: what is wrong.
@@ -81,7 +81,7 @@ class Refused(SeqgenError):  # noqa: N818
 
     @property
     def body(self) -> dict[str, Any]:
-        """Return what is sent."""
+        """Build the JSON body of the response."""
         kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
         kind = kinds.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
         about = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
@@ -89,7 +89,7 @@ class Refused(SeqgenError):  # noqa: N818
 
 
 def read_json(body: bytes, known: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a request that are not null.
+    """Parse a request's JSON object; null fields are removed.
 
     Raises:
         Refused: it is no JSON object, or has a field that is not known.
@@ -113,7 +113,7 @@ def read_json(body: bytes, known: Collection[str]) -> dict[str, Any]:
 
 
 def typed(name: str, value: Any, kind: Any) -> Any:
-    """Return a field's value as a type: bool, int, float, str, or a tuple of str.
+    """Convert a field's value to a type: bool, int, float, str, or a tuple of str.
 
     Raises:
         Refused: it has another type.
@@ -141,7 +141,7 @@ def typed(name: str, value: Any, kind: Any) -> Any:
 
 
 def within(name: str, value: Any, low: int, high: int) -> int:
-    """Return a field's value as a whole number within bounds.
+    """Convert a field's value to an integer within bounds.
 
     Raises:
         Refused: it is none, or out of bounds.
@@ -155,7 +155,7 @@ def within(name: str, value: Any, low: int, high: int) -> int:
 
 @dataclass(frozen=True)
 class Query:
-    """What a request asks for.
+    """Parsed completion request.
 
     Attributes:
         loaded: the model, with the label that is asked for.
@@ -185,22 +185,22 @@ class Query:
 
     @property
     def scores_prompts(self) -> bool:
-        """Whether the log-probabilities of the prompts are sent."""
+        """True if the response includes log-probabilities of the prompts."""
         return self.echo and self.top is not None
 
     @property
     def prompt_tokens(self) -> int:
-        """How many tokens the prompts, or the sources, have."""
+        """Number of tokens in the prompts, or in the sources."""
         source = sum(len(p.source_tokens) for p in self.prompts if p.source is not None)
         return source or sum(len(p.tokens) for p in self.prompts) - sum(self.added)
 
     def shown(self, prompt: Prompt) -> tuple[int, ...]:
-        """Return a prompt's ids as its client knows them."""
+        """Remove the tokens that the server added before a prompt."""
         return prompt.tokens[self.added[prompt.index] :]
 
 
 def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
-    """Return how texts are to be written.
+    """Parse the sampling options of a request.
 
     Raises:
         Refused: a field has a wrong type or value; names it.
@@ -226,7 +226,7 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
 
 
 def read_format(form: Any) -> str | None:
-    """Return the JSON Schema that a `response_format` asks for; None for plain text.
+    """Extract the JSON Schema from `response_format`; None for plain text.
 
     Raises:
         Refused: it has another form.
@@ -248,7 +248,7 @@ def read_format(form: Any) -> str | None:
 
 
 def refused(error: SeqgenError) -> Refused:
-    """Return an error of the command line in the words of a request, with the field it names."""
+    """Convert a command-line error to a `Refused` that names the request's field."""
     text, named = str(error), []
     for flag in re.findall("--[a-z][a-z-]*", text):
         named.append(FIELDS.get(flag, flag[2:].replace("-", "_")))
@@ -258,12 +258,12 @@ def refused(error: SeqgenError) -> Refused:
 
 
 def read_label(fields: dict[str, Any], loaded: LoadedModel) -> LoadedModel:
-    """Return the model with the label that the request asks for, if any."""
+    """Apply the label of a request to a model, if there is one."""
     return loaded.with_labels(typed("label", fields.get("label", []), tuple))
 
 
 def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Query:
-    """Return what a request for completions asks for.
+    """Parse a completion request for a model.
 
     Raises:
         SeqgenError: a field has no meaning, or the model does not know something of a prompt.
@@ -302,7 +302,7 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
 def read_prompts(
     prompt: Any, loaded: LoadedModel, limits: ServeOptions
 ) -> tuple[list[Prompt], list[int]]:
-    """Return the prompts, and how many tokens were put before each.
+    """Parse the prompts, and count the tokens that were added before each.
 
     Raises:
         SeqgenError: they are no prompts, too many or too long, or the model does not know them.
@@ -328,7 +328,7 @@ def read_prompts(
 
 
 def _prompt_of_ids(index: int, ids: list[Any], loaded: LoadedModel) -> tuple[Prompt, int]:
-    """Return a prompt of ids, after the start symbol unless they begin with it."""
+    """Create a prompt from token ids, with the start symbol added if it is missing."""
     if loaded.conditioning.is_source:
         raise Refused(f"{loaded.name} writes from sources, which are text", param="prompt")
     size = loaded.tokenizer.vocab_size
@@ -345,7 +345,7 @@ def _prompt_of_ids(index: int, ids: list[Any], loaded: LoadedModel) -> tuple[Pro
 
 @dataclass(frozen=True)
 class LogitBias:
-    """Add constants in nats to the log-probabilities of some tokens, as server clients may ask."""
+    """Filter that adds constants in nats to the log-probabilities of given tokens."""
 
     name: ClassVar[str] = "logit-bias"
     ids: tuple[int, ...]
@@ -360,7 +360,7 @@ class LogitBias:
 def with_bias(
     processors: Sequence[Processor], bias: Any, loaded: LoadedModel, options: SampleOptions
 ) -> Sequence[Processor]:
-    """Return filters with what `logit_bias` adds to tokens, before penalties and temperature.
+    """Add the filter for `logit_bias` before penalties and temperature.
 
     Raises:
         Refused: it is no such table.
@@ -387,7 +387,7 @@ def with_bias(
 def best(
     texts: Mapping[Row, tuple[Continuation, Sequence[TokenLogprob]]], asked: Query
 ) -> Iterator[tuple[int, Row]]:
-    """Yield the number and the row of every choice, in order.
+    """Yield the index and row of each choice in order, the best of the candidates.
 
     Of more candidates, those with the highest log-probability by token; of equals the first.
     """
@@ -399,19 +399,19 @@ def best(
 
 
 def text_of(asked: Query, row: Row, continuation: Continuation) -> str:
-    """Return a finished text, as `seqgen sample` writes it."""
+    """Build a finished text in the form that `seqgen sample` writes."""
     prompt = asked.prompts[row.prompt]
     return asked.writer.record(prompt, row, continuation).text
 
 
 def finish(reason: str | None) -> dict[str, str | None]:
-    """Return why a text ended, in the protocol's words and in seqgen's."""
+    """Describe why a text ended, in the protocol's terms and in seqgen's."""
     by_protocol = None if reason is None else REASONS.get(reason, "stop")
     return {"finish_reason": by_protocol, "reason": reason}
 
 
 class TextOffsets:
-    """Counts where each token of a choice begins in its text, which may come in pieces.
+    """Counter of the character offset of each token in a text, which may come in pieces.
 
     Args:
         asked: the request.
@@ -426,7 +426,7 @@ class TextOffsets:
     def push(
         self, echoed: Sequence[TokenLogprob | int], noted: Sequence[TokenLogprob]
     ) -> list[int]:
-        """Return where each of the prompt's tokens begins, then each of the next ones."""
+        """Compute the offsets of the prompt's echoed tokens, and of the next tokens."""
         ids = [token if isinstance(token, int) else token.token for token in echoed]
         of_prompt = accumulate(map(len, map(self._asked.loaded.tokenizer.decoder().push, ids)))
         most = self._at  # what the tokenizer does not keep of a prompt is echoed all the same
@@ -440,7 +440,7 @@ class TextOffsets:
 def logprobs_of(
     asked: Query, tokens: Sequence[TokenLogprob | int], offsets: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the log-probabilities of tokens.
+    """Build the protocol's `logprobs` object for tokens.
 
     Args:
         asked: the request.
@@ -464,7 +464,7 @@ def logprobs_of(
 
 
 def _candidates(asked: Query, noted: TokenLogprob) -> list[tuple[int, str, float]]:
-    """Return the likeliest tokens in order: ids, names and log-probabilities.
+    """List the most likely tokens in order: ids, names and log-probabilities.
 
     A JSON object, which the protocol has for it, keeps neither their order nor equal names.
     """
@@ -473,5 +473,5 @@ def _candidates(asked: Query, noted: TokenLogprob) -> list[tuple[int, str, float
 
 
 def finite(logprob: float) -> float:
-    """Return a log-probability as JSON can hold it."""
+    """Replace -inf by the lowest float32, since JSON has no infinities."""
     return max(logprob, float(np.finfo(np.float32).min))

@@ -1,4 +1,4 @@
-"""The process of a server: its socket, its signals and its end."""
+"""Server process: socket, signals and shutdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAITING = 2048
 
 
 class Listening(uvicorn.Server):
-    """A server at its address: ends at the first signal when all is answered, at the second now.
+    """Uvicorn server that shuts down gracefully at the first signal, and at once at the second.
 
     Args:
         names: of the models; none for all that are stored.
@@ -48,25 +48,25 @@ class Listening(uvicorn.Server):
 
     @property
     def address(self) -> str:
-        """Where it can be asked."""
+        """URL of the server."""
         host, port, *more = self.socket.getsockname()
         return f"http://[{host}]:{port}" if more else f"http://{host}:{port}"
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End when all is answered; or now, at the second signal of any kind."""
+        """Shut down gracefully, or exit at once at the second signal of any kind."""
         if self.should_exit:
             os._exit(128 + sig)
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what runs, and wait for nobody else."""
+        """Finish running requests, and accept no more."""
         self.served.end()
         leaving = asyncio.ensure_future(self._hang_up())
         await super().shutdown(sockets)
         leaving.cancel()
 
     async def _hang_up(self) -> None:
-        """When all is answered, give clients some time to read it."""
+        """Close connections some time after all responses are sent."""
         while self.server_state.tasks:
             await asyncio.sleep(0.1)
         await asyncio.sleep(GRACE)
@@ -74,19 +74,19 @@ class Listening(uvicorn.Server):
             connection.transport.abort()
 
     def listen(self) -> None:
-        """Answer requests until a signal comes; then finish what runs."""
+        """Serve requests until a signal arrives; then finish those that are running."""
         self.run(sockets=[self.socket])
         self.served.engine.close()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Catch signals; unlike the base, without raising them again at the end."""
+        """Handle signals without raising them again afterwards, unlike the base class."""
         with handle_signals(self.handle_exit, known_signals()):
             yield
 
 
 def bind(options: ServeOptions) -> socket.socket:
-    """Return a socket at an address.
+    """Open a socket at the server's address.
 
     Raises:
         SeqgenError: it is taken, or not this machine's.
@@ -105,7 +105,7 @@ def bind(options: ServeOptions) -> socket.socket:
 
 
 def serve(names: Sequence[str], options: ServeOptions, say: Callable[[Shelf, str], None]) -> None:
-    """Serve models until a signal comes; see `Listening`. `say` is given those, and the address."""
+    """Serve models until a signal arrives; `say` gets the shelf of models and the address."""
     allow_connections()
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of clients that hang up
     server = Listening(names, options)
@@ -115,7 +115,7 @@ def serve(names: Sequence[str], options: ServeOptions, say: Callable[[Shelf, str
 
 
 def allow_connections() -> None:
-    """Let the process have as many connections as it may: each idle one takes a file."""
+    """Raise the process's limit on open files, as every connection takes one."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # as on Windows
         import resource
 

@@ -1,4 +1,4 @@
-"""How trained models are served, and what a client may ask of the server."""
+"""Options of the server: address, limits and what clients may request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class ServeOptions(Options, panel=Panel.MACHINE):
-    """Where a server listens, and its limits."""
+    """Address and limits of the server."""
 
     host: str = setting(
         "Address to listen on. Any but the loopback needs --api-key.",
@@ -65,5 +65,5 @@ class ServeOptions(Options, panel=Panel.MACHINE):
 
     @property
     def most_bytes(self) -> int | None:
-        """The most bytes of models in memory; None for no limit."""
+        """Memory limit for models, in bytes; None for no limit."""
         return None if self.memory is None else parse_size("--memory", self.memory)

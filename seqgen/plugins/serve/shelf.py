@@ -1,4 +1,4 @@
-"""The models of a server: loaded when first asked for, and again once they are replaced on disk.
+"""Cache of the served models: loaded on first use, and reloaded when replaced on disk.
 
 The one that was used least recently makes room for others.
 """
@@ -28,15 +28,15 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Unknown(SeqgenError):  # noqa: N818
-    """There is no such model here."""
+    """Error: no such model is served."""
 
 
 class Damaged(SeqgenError):  # noqa: N818
-    """A model cannot be loaded; the log says why."""
+    """Error: a model cannot be loaded; the log has the reason."""
 
 
 class Shelf:
-    """Models by the names that requests give; no other name means anything.
+    """Served models by name, loaded on demand within a memory limit.
 
     Args:
         names: of stored models or mixtures; none for every stored model that can write.
@@ -81,11 +81,11 @@ class Shelf:
 
     @property
     def loaded(self) -> list[str]:
-        """The names of the models in memory."""
+        """Names of the models in memory."""
         return list(self._loaded)
 
     def written(self) -> dict[str, float]:
-        """Return when each model was written, in seconds since the epoch, but of removed ones."""
+        """Read the times when models were written, in seconds since the epoch."""
         found = {}
         for name, stored in self.stored.items():
             with contextlib.suppress(OSError):
@@ -94,11 +94,11 @@ class Shelf:
 
     @staticmethod
     def bytes_of(stored: StoredModel | StoredMixture) -> int:
-        """Return what a model is taken to need in memory."""
+        """Estimate the memory that a model needs when loaded."""
         return TIMES_ITS_SIZE * stored.size
 
     def get(self, name: str | None) -> LoadedModel:
-        """Return a model as it is stored now, loaded if need be; the first for None.
+        """Get the current version of a model, loaded if necessary; the first one for None.
 
         One that has been replaced since it was loaded is loaded again, whatever memory holds; one
         that has been removed is returned while it is in memory.
@@ -121,14 +121,14 @@ class Shelf:
         return self._stamp(name) not in (None, self._stamps[name])
 
     def _stamp(self, name: str) -> Stamp | None:
-        """Return what differs once a file of a model is replaced; None while one is missing."""
+        """Read a stamp that changes when a model file is replaced; None if one is missing."""
         with contextlib.suppress(OSError):
             found = [path.stat() for path in self._files[name]]
             return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in found)
         return None
 
     def _load(self, name: str) -> LoadedModel:
-        """Load a model none of whose files are replaced meanwhile: they would not fit."""
+        """Load a model; retry if its files are replaced in the meantime."""
         for left in reversed(range(TRIES)):
             loaded, error, before = None, None, self._stamp(name)
             try:
@@ -166,7 +166,7 @@ class Shelf:
         return loaded
 
     def _make_room(self, size: int) -> None:
-        """Drop the models that were used least recently until another fits."""
+        """Drop the least recently used models until a new one fits."""
         while self._loaded and self._most is not None and self._most < size + self._size:
             del self._loaded[next(iter(self._loaded))]
 

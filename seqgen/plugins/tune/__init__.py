@@ -1,4 +1,4 @@
-"""Searches for settings: of trials, of a learning rate, of architectures at equal sizes."""
+"""Searches: hyperparameters, learning rates, and architectures at equal sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seqgen tune`: search for settings that train to a lower validation loss."""
+"""`seqgen tune`: search for settings with a lower validation loss."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FixedSettings = settings_group(DataConfig, only=FIXED)
 
 
 class Trials(Options, panel=Panel.BUDGET):
-    """How many trials a search has, and how long each is."""
+    """Number of trials in a search, and the budget of each."""
 
     trials: int | None = setting("Number of trials in all.", low=1, high=MOST_STEPS, common=True)
     minutes: float | None = setting(
@@ -64,13 +64,13 @@ class Trials(Options, panel=Panel.BUDGET):
 
     @property
     def budget(self) -> dict[str, float]:
-        """The budget of a trial, as far as flags give it."""
+        """Budget of a trial from the given flags; may be empty."""
         budget = {"minutes": self.trial_minutes, "steps": self.trial_steps}
         return {name: value for name, value in budget.items() if value is not None}
 
 
 class Searched(Options, panel=Panel.SEARCH):
-    """Which settings are searched, and how."""
+    """Settings to search, and the sampler."""
 
     search: tuple[str, ...] = setting(
         "Search a setting: lr=1e-3:1e-1:log, dropout=0:0.5, or a list, model=gru,lstm. Can be "
@@ -90,7 +90,7 @@ NO_SEARCH = OptionRule(("DATA", "--trials", "--minutes"), "--list or --delete se
 
 
 class Studies(Options, panel=Panel.SAVING):
-    """The study that is searched in, and what else is done with studies."""
+    """Study to create or continue, and the listing and deletion of studies."""
 
     name: str | None = setting(
         "Name of the study; the same name continues it.",
@@ -176,7 +176,7 @@ def tune(
 
 
 def searched_by(texts: Sequence[str]) -> dict[str, Dimension]:
-    """Return what several `--search` say, by setting.
+    """Parse the values of `--search` into dimensions by setting.
 
     Raises:
         UsageError: one is wrong, or a setting is named twice.
@@ -191,13 +191,13 @@ def searched_by(texts: Sequence[str]) -> dict[str, Dimension]:
 
 
 def _name_of(data: str | Path) -> str:
-    """Return the name of a study of this data."""
+    """Derive the default name of a study from its data file."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(data).stem).strip("-._") or "text"
     return f"{stem}-tune"
 
 
 def _introduce(tuning: Tuning) -> None:
-    """Say what is searched, under which budget, and where it is kept."""
+    """Print the search space, the budget and the study's folder."""
     space = ", ".join(f"{name} {values}" for name, values in tuning.space.items())
     name, number = next(iter(tuning.budget.items()))
     budget = plural(number, name.removesuffix("s"))
@@ -207,7 +207,7 @@ def _introduce(tuning: Tuning) -> None:
 
 
 def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRecord], None]:
-    """Return what takes the records of trials: keeps them, and writes or says them."""
+    """Create a callback that collects the records of trials, and prints each."""
 
     def take(record: TrialRecord) -> None:
         kept.append(record)
@@ -219,7 +219,7 @@ def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRe
 
 
 def _outcome(record: TrialRecord, unit: str) -> str:
-    """Return what came of a trial, in a few words, with its loss in nats per `unit`."""
+    """Describe the outcome of a trial in a few words, with its loss in nats per `unit`."""
     loss = f"{figure(record.val_loss)} nats/{unit}"
     if record.is_complete:
         return f"{loss} in {duration(record.seconds)}"
@@ -229,7 +229,7 @@ def _outcome(record: TrialRecord, unit: str) -> str:
 
 
 def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
-    """Write the table of the best trials, and of the importance of each setting."""
+    """Print the table of the best trials, and of the importance of each setting."""
     order = sorted(
         records,
         key=lambda r: (not r.is_complete, math.inf if r.val_loss is None else r.val_loss, r.trial),
@@ -252,7 +252,7 @@ def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
 
 
 def _conclude(result: TuningResult, command: str, unit: str) -> None:
-    """Say whether the search was worth it, and what to type next."""
+    """Report whether the search beat the default recipe, and suggest the next command."""
     recipe, found = result.recipe_val_loss, result.val_loss
     best = f"trial {result.best}, {figure(found)} nats/{unit}"
     if recipe is None:
@@ -266,7 +266,7 @@ def _conclude(result: TuningResult, command: str, unit: str) -> None:
 
 
 def _next_command(files: TrainingFiles, kind: ModelKind, result: TuningResult) -> str:
-    """Return the command that trains on the same data with the best settings."""
+    """Build the command that trains on the same data with the best settings."""
     parts = ["seqgen", "train", *files.data]
     given = {
         "--source": files.source,
@@ -281,7 +281,7 @@ def _next_command(files: TrainingFiles, kind: ModelKind, result: TuningResult) -
 
 
 def _put_studies(out: Output) -> None:
-    """Write a table of all studies, or a record for each."""
+    """Print a table of all studies, or a record for each."""
     from seqgen.plugins.tune.study import kept_studies
 
     found = list(kept_studies())
@@ -300,7 +300,7 @@ def _put_studies(out: Output) -> None:
 
 
 def _delete_studies(names: Sequence[str], yes: bool, out: Output) -> None:
-    """Delete studies, once that is confirmed."""
+    """Delete studies after confirmation."""
     from seqgen.plugins.tune.study import check_deletable, delete_study
 
     paths = {name: check_deletable(name) for name in dict.fromkeys(names)}

@@ -1,4 +1,4 @@
-"""`seqgen find-lr`: the losses at rising learning rates, and a suggestion."""
+"""`seqgen find-lr`: losses at increasing learning rates, and a suggested rate."""
 
 from __future__ import annotations
 

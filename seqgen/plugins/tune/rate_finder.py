@@ -1,4 +1,4 @@
-"""The learning-rate range test: a rate that rises step by step until the loss does (Smith 2017)."""
+"""Learning-rate range test: the rate increases at each step until the loss rises (Smith 2017)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAFE = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class RampPoint:
-    """A step of the ramp.
+    """Learning rate and loss of one step of the range test.
 
     Attributes:
         step: from 0.
@@ -50,7 +50,7 @@ class RampPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundRate:
-    """The last record of `seqgen find-lr --json`.
+    """Last record of `seqgen find-lr --json`.
 
     Attributes:
         suggested_lr: a tenth of `lowest_loss_lr`.
@@ -66,19 +66,19 @@ class FoundRate:
 
 
 def share_of_highest(step: int) -> float:
-    """Return the rate of a step, as a share of the ramp's last: it rises by the same factor."""
+    """Compute a step's learning rate as a share of the highest; it grows geometrically."""
     return (LOWEST / HIGHEST) ** (1 - step / (STEPS - 1))
 
 
 class Ramp(Trainer):
-    """The training loop, with a rate that rises by the same factor at every step."""
+    """Training loop with a learning rate that grows geometrically."""
 
     def rate(self, share: float, step: int) -> float:
         return share_of_highest(step)
 
 
 class _Points(Listener):
-    """Keeps the losses of a ramp that ends at this rate."""
+    """Listener that records the losses of the range test."""
 
     def __init__(self, highest: float, report: Callable[[RampPoint], None]) -> None:
         self.points: list[RampPoint] = []
@@ -93,7 +93,7 @@ class _Points(Listener):
         self._report(self.points[-1])
 
     def stop(self, run: Run) -> str | None:
-        """Return a reason to stop once the loss has risen."""
+        """Stop once the loss has risen far above its lowest value; return the reason."""
         if not self.points:
             return None
         lowest = min(point.smoothed for point in self.points)
@@ -106,7 +106,7 @@ def find_rate(
     config: TrainingConfig,
     report: Callable[[RampPoint], None],
 ) -> tuple[list[RampPoint], FoundRate]:
-    """Train with a rising rate, which ruins the model, and say which rate would suit it.
+    """Run the range test on a model, which ruins its weights, and suggest a learning rate.
 
     Args:
         model: as training would begin with it.
@@ -130,7 +130,7 @@ def find_rate(
 
 
 def suggest(points: Sequence[RampPoint]) -> FoundRate:
-    """Return what a ramp shows."""
+    """Suggest a learning rate from the points of a range test."""
     lowest = min(range(len(points)), key=lambda i: points[i].smoothed)
     falls = [
         (after.smoothed - before.smoothed) / math.log(after.lr / before.lr)
@@ -154,7 +154,7 @@ def find_rate_for(
     put: Callable[[RampPoint], None] = lambda point: None,
     **asked: Any,
 ) -> tuple[list[RampPoint], FoundRate]:
-    """Begin the run that `train` with these arguments would begin, with a rate that rises.
+    """Run the range test with the model, data and settings that `train` would use.
 
     Args:
         data: see `train`.
@@ -178,6 +178,6 @@ def find_rate_for(
 
 
 def _require_gradients(plan: Plan) -> None:
-    """Refuse an architecture that is not trained by gradients."""
+    """Raise an error for architectures that are not trained by gradients."""
     why = f"{plan.architecture} is not trained by gradients: it has no learning rate to find"
     require(not plan.is_estimated, why)

@@ -1,4 +1,4 @@
-"""The values that `seqgen tune` tries of a setting: read from `--search`, or around a default."""
+"""Search dimensions of `seqgen tune`: parsed from `--search`, or scaled around a default."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOW = "--search takes KEY=LOW:HIGH, KEY=LOW:HIGH:log or KEY=a,b,c"
 
 
 def read_search(text: str) -> tuple[str, Dimension]:
-    """Read a `--search`: the name of a setting, and its values as texts.
+    """Parse a `--search` value into a setting's name and a dimension of texts.
 
     Raises:
         UsageError: it is none of its three forms.
@@ -31,7 +31,7 @@ def read_search(text: str) -> tuple[str, Dimension]:
 
 
 def scale_dimension(dimension: Dimension, value: Any) -> Dimension:
-    """Multiply a relative dimension by the value that its setting would otherwise have."""
+    """Scale a relative dimension by its setting's default value."""
     if not dimension.relative:
         return dimension
     if isinstance(dimension, Span):

@@ -1,4 +1,4 @@
-"""A study on disk: the space that is searched, and its trials in a shared SQLite file.
+"""Study on disk: its search space, and its trials in a shared SQLite file.
 
 Optuna keeps the trials and suggests the next. A trial is known by its index. A trial that was
 killed has none: the next process to look frees the index, and tries the same settings again.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Keep Optuna's warnings about features that may change from the user."""
+    """Hide Optuna's warnings about experimental features."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -43,7 +43,7 @@ def without_warnings() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial that is running in this process.
+    """Trial that is running in this process.
 
     Attributes:
         index: its number; 0 is the recipe.
@@ -58,7 +58,7 @@ class Trial:
     optuna: optuna.trial.Trial
 
     def should_stop(self, loss: float, tenth: int) -> bool:
-        """Report a validation; return whether others were better at this tenth of a trial."""
+        """Report a validation loss, and check whether the trial should be pruned at this tenth."""
         with without_warnings():
             self.optuna.report(loss, tenth)
             return self.optuna.should_prune()
@@ -66,7 +66,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """The keys of a record of a trial in `seqgen tune --json`, in order.
+    """Record of a trial in `seqgen tune --json`; its keys in order.
 
     `stopped` is why its training ended; or pruned, diverged or failed, and then `error` says why.
     """
@@ -82,7 +82,7 @@ class TrialRecord:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was trained to its end."""
+        """True if the trial was trained to its end."""
         return self.stopped not in ("pruned", "diverged", "failed")
 
 
@@ -95,7 +95,7 @@ Space = dict[str, Dimension]
 
 
 def check_space(searched: Mapping[str, Dimension], architectures: Iterable[str]) -> Space:
-    """Return what the user searches, in the types of the settings.
+    """Check the searched settings, and convert their values to the settings' types.
 
     Args:
         searched: by setting; `model` is the architecture.
@@ -116,7 +116,7 @@ def check_space(searched: Mapping[str, Dimension], architectures: Iterable[str])
 
 
 def architectures_of(searched: Mapping[str, Dimension], given: str | None) -> list[str | None]:
-    """Return the architectures that are trained; None is that of the preset or the default.
+    """List the architectures to train; None is that of the preset or the default.
 
     Raises:
         UsageError: they are both given and searched, one is unknown, or they read different data.
@@ -137,7 +137,7 @@ def _groups(architecture: str) -> tuple[type[Config], ...]:
 
 
 def _typed(name: str, dimension: Dimension, architecture: str) -> Dimension:
-    """Return the values of a setting in its type."""
+    """Check that a setting can be searched, and convert its values to its type."""
     require(name not in FIXED, f"{name} cannot be searched: it is the same for all trials")
     other = name in DataConfig.fields()
     require(not other, f"{name} cannot be searched: losses on other data are not comparable")
@@ -151,7 +151,7 @@ def _typed(name: str, dimension: Dimension, architecture: str) -> Dimension:
 
 
 def suggested_space(architecture: str, given: Collection[str], values: Mapping[str, Any]) -> Space:
-    """Return what an architecture's settings suggest to search.
+    """Build the default search space of an architecture.
 
     Args:
         architecture: its name.
@@ -196,7 +196,7 @@ def require_optuna() -> None:
 
 
 def kept_facts(name: str) -> dict[str, Any] | None:
-    """Return what was asked for when a study began; None if there is none of this name.
+    """Read the facts stored when a study began; None if no study has this name.
 
     Raises:
         UsageError: it is no valid name.
@@ -221,7 +221,7 @@ def first_or_kept(
     trials: int | None,
     minutes: float | None,
 ) -> tuple[dict[str, Any], int]:
-    """Return the budget of a trial and the seed: those given, those of the study, or new ones.
+    """Choose the trial budget and seed: those given, those of the study, or new ones.
 
     Args:
         name: of the study.
@@ -249,7 +249,7 @@ def first_or_kept(
 
 
 class Connection(sqlite3.Connection):
-    """A connection whose transactions survive a kill, and do not wait for the disk.
+    """SQLite connection with a write-ahead log: commits survive a kill and do not wait for disk.
 
     They are written to a log beside the file. Cut power may lose the last ones.
     """
@@ -262,7 +262,7 @@ class Connection(sqlite3.Connection):
 
 @dataclass(frozen=True)
 class Study:
-    """A search and its trials, in a folder.
+    """Hyperparameter search and its trials, in a folder.
 
     Attributes:
         folder: where it is kept.
@@ -274,7 +274,7 @@ class Study:
 
     @classmethod
     def open(cls, name: str, about: Mapping[str, Any], facts: Mapping[str, Any]) -> Study:
-        """Begin the study of this name, or continue it.
+        """Create a study, or continue the one of this name.
 
         Args:
             name: its name.
@@ -304,17 +304,17 @@ class Study:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the study's folder."""
         return self.folder.name
 
     @property
     def seed(self) -> int:
-        """Of all trainings, and of what is tried."""
+        """Seed of the sampler and of every training."""
         return self.facts["seed"]
 
     @cached_property
     def _optuna(self) -> optuna.Study:
-        """Optuna's study; open it under the lock."""
+        """Optuna's study object; first use requires the lock."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -329,12 +329,12 @@ class Study:
             )
 
     def base(self, architecture: str) -> dict[str, Any] | None:
-        """Return the settings that trials of an architecture have beneath those searched."""
+        """Read the stored base settings of an architecture, which searched settings override."""
         with self.locked():
             return self._optuna.user_attrs.get(f"base {architecture}")
 
     def keep_base(self, architecture: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep such settings, unless another process was faster; return those that are kept."""
+        """Store base settings unless another process did so first; return the stored ones."""
         key = f"base {architecture}"
         with self.locked():
             if key not in self._optuna.user_attrs:
@@ -342,7 +342,7 @@ class Study:
             return self._optuna.user_attrs[key]
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Wait for other processes, and keep them waiting; do not nest it."""
+        """Lock the study against other processes; not reentrant."""
         return _locked(self.folder)
 
     @contextlib.contextmanager
@@ -368,7 +368,7 @@ class Study:
     def _next(
         self, space: Space, recipe: Mapping[str, Any], most: int, held: contextlib.ExitStack
     ) -> Trial | None:
-        """Ask for a trial, and lock its folder until `held` is closed."""
+        """Ask Optuna for a trial, and lock the trial's folder until `held` is closed."""
         index = self._free_index()
         if index >= most:
             return None
@@ -387,7 +387,7 @@ class Study:
         return Trial(index, values, folder, asked)
 
     def _free_index(self) -> int:
-        """Return the first index without a trial, once those that were killed are set aside."""
+        """Find the first unused trial index, after marking killed trials as failed."""
         taken = set()
         for trial in self._optuna.get_trials(deepcopy=False):
             running = not trial.state.is_finished()
@@ -398,11 +398,11 @@ class Study:
         return next(index for index in range(len(taken) + 1) if index not in taken)
 
     def is_at_work(self) -> bool:
-        """Return whether a process trains a trial."""
+        """Check whether any process is training a trial."""
         return any(self._is_at_work(folder.name) for folder in (self.folder / TRIALS).glob("*"))
 
     def _is_at_work(self, number: int | str) -> bool:
-        """Return whether a process holds the lock of a trial."""
+        """Check whether a process holds the lock of a trial."""
         try:
             with open_file(self.folder / TRIALS / str(number) / LOCK, "rb") as file:
                 return not take_lock(file)
@@ -410,7 +410,7 @@ class Study:
             return False
 
     def _forget(self, number: int) -> None:
-        """Delete the files of a trial; it has failed, unless its record was kept."""
+        """Delete a trial's files; mark it as failed unless its record was stored."""
         trial = self._optuna.get_trials(deepcopy=False)[number]
         if not trial.state.is_finished():
             kept = trial.user_attrs.get(RECORD)
@@ -422,7 +422,7 @@ class Study:
     def _sampler(
         self, index: int, space: Space, recipe: Mapping[str, Any]
     ) -> optuna.samplers.BaseSampler:
-        """Return what suggests trial `index`: a function of the seed, it, and earlier trials."""
+        """Create the sampler of trial `index`, determined by the seed and earlier trials."""
         import optuna
 
         samplers = optuna.samplers
@@ -437,7 +437,7 @@ class Study:
         )
 
     def end(self, trial: Trial, record: TrialRecord, settings: Mapping[str, Any]) -> None:
-        """Keep what came of a trial.
+        """Store the result of a trial.
 
         Args:
             trial: which.
@@ -450,7 +450,7 @@ class Study:
             self._tell(trial.optuna.number, record)
 
     def _tell(self, number: int, record: TrialRecord | None) -> None:
-        """Tell Optuna what came of a trial; None if that is not known."""
+        """Report a trial's result to Optuna; None for an unknown result."""
         import optuna
 
         states = optuna.trial.TrialState
@@ -462,7 +462,7 @@ class Study:
         self._optuna.tell(number, state=states.FAIL if failed else states.PRUNED)
 
     def _ended(self) -> list[optuna.trial.FrozenTrial]:
-        """Return the trials whose end was recorded, by their index."""
+        """List the trials with a stored record, by index."""
         trials = [
             t
             for t in self._optuna.get_trials(deepcopy=False)
@@ -471,18 +471,18 @@ class Study:
         return sorted(trials, key=lambda trial: trial.user_attrs["index"])
 
     def records(self) -> list[TrialRecord]:
-        """Return what came of every trial that has ended, in order."""
+        """List the records of all finished trials in order."""
         with self.locked():
             return [TrialRecord(**trial.user_attrs[RECORD]) for trial in self._ended()]
 
     def settings_of(self, index: int) -> dict[str, Any]:
-        """Return all settings of a trial that has ended."""
+        """Read all settings of a finished trial."""
         with self.locked():
             trials = self._ended()
         return next(t.user_attrs["all settings"] for t in trials if t.user_attrs["index"] == index)
 
     def importance(self, names: list[str]) -> dict[str, float]:
-        """Return how much of the variance of losses each setting explains, the most first.
+        """Compute each setting's share of the variance of the losses, in descending order.
 
         By fANOVA (Hutter, Hoos and Leyton-Brown 2014), over trials that were trained to their end;
         empty if there are not enough of them.
@@ -513,7 +513,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _distribution(values: Any) -> optuna.distributions.BaseDistribution:
-    """Return what Optuna calls a range, or a list of values."""
+    """Convert a range or list of values to an Optuna distribution."""
     from optuna import distributions
 
     if isinstance(values, Choices):
@@ -528,7 +528,7 @@ WRITTEN = {FACTS, BEST, LOCK, TRIALS, *(DATABASE + end for end in ("", "-wal", "
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
-    """The keys of a record of `seqgen tune --list --json`, in order; None where it is damaged.
+    """Record of `seqgen tune --list --json`; its keys in order, None if the study is damaged.
 
     `complete` trials were trained to their end; `val_loss` is the lowest of theirs.
     """
@@ -541,7 +541,7 @@ class StudyRecord:
 
 
 def kept_studies() -> Iterator[StudyRecord]:
-    """Yield what is known of every study, by name.
+    """Yield the record of every stored study, by name.
 
     Raises:
         SeqgenError: Optuna is not installed.
@@ -566,7 +566,7 @@ def kept_studies() -> Iterator[StudyRecord]:
 
 
 def check_deletable(name: str) -> Path:
-    """Return the folder of a study.
+    """Check that a study can be deleted, and return its folder.
 
     Raises:
         UsageError: the name is none.
@@ -589,7 +589,7 @@ def check_deletable(name: str) -> Path:
 
 
 def _strangers(folder: Path) -> Iterator[str]:
-    """Yield what is in the folder of a trial and was not written by seqgen: all but models."""
+    """Yield the paths in a trial folder that are not from seqgen: neither models nor the lock."""
     for path in [folder] if folder.is_symlink() or not folder.is_dir() else folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             yield from (f"{path.name}/{name}" for name in foreign_paths(path))
@@ -598,7 +598,7 @@ def _strangers(folder: Path) -> Iterator[str]:
 
 
 def delete_study(path: Path) -> None:
-    """Delete a study that `check_deletable` has returned.
+    """Delete the folder of a study, as returned by `check_deletable`.
 
     Raises:
         SeqgenError: the system refuses, or a process has begun to work on it.

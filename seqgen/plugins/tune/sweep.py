@@ -1,4 +1,4 @@
-"""Several architectures at several numbers of parameters, each trained under one budget."""
+"""Sweep: several architectures at several parameter counts, each trained on one budget."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SweepCell:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRecord:
-    """The keys of a record of `seqgen sweep --json`, in order.
+    """Record of `seqgen sweep --json`; its keys in order.
 
     `error` says why training failed; the figures are then null.
     """
@@ -75,7 +75,7 @@ class SweepRecord:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is to be trained: every architecture, at every size, from every seed.
+    """Grid of trainings: every architecture at every size with every seed.
 
     Attributes:
         data: files, as `train` takes them.
@@ -95,7 +95,7 @@ class Sweep:
 
     @cached_property
     def cells(self) -> list[SweepCell]:
-        """The models, the smallest first and a seed after the other; nothing is trained yet.
+        """Plan the models, by size and then seed, without training.
 
         Raises:
             UsageError: an architecture is unknown, has no width, or reads something else than
@@ -137,7 +137,7 @@ class Sweep:
         return plans
 
     def _mark(self, *text_hashes: str) -> str:
-        """Return a hash of the texts and of all settings: another budget is another sweep."""
+        """Hash the texts and settings, so that another budget makes another sweep."""
         about = json.dumps([text_hashes, dict(self.settings)], sort_keys=True)
         return hashlib.sha256(about.encode()).hexdigest()[:6]
 
@@ -147,7 +147,7 @@ class Sweep:
         return f"{stem}-{architecture}-{_short(count)}-seed{seed}-{mark}"
 
     def finished(self, cell: SweepCell) -> SweepRecord | None:
-        """Return the record of a model that was trained to its end before; None otherwise."""
+        """Read the record of a completely trained model; None otherwise."""
         if store.is_free(cell.name):
             return None
         result = store.result_of(store.find(cell.name))
@@ -156,7 +156,7 @@ class Sweep:
         return _record(cell, TrainingResult(**result))
 
     def train(self, cell: SweepCell, report: Report) -> SweepRecord:
-        """Train a model, or go on where an interrupted run of it stopped.
+        """Train a model, or resume an interrupted run.
 
         A run that was killed before its first checkpoint begins again.
 
@@ -188,7 +188,7 @@ class Sweep:
 
 
 def _short(count: int) -> str:
-    """Return a count as a name has it: 100000 is 100k, 1500000 is 1500k."""
+    """Abbreviate a count for a model's name: 100000 is 100k, 1500000 is 1500k."""
     for unit, size in (("m", 10**6), ("k", 10**3)):
         if count % size == 0:
             return f"{count // size}{unit}"
@@ -196,7 +196,7 @@ def _short(count: int) -> str:
 
 
 def _can_go_on(name: str) -> bool:
-    """Return whether there is a model of this name that has a checkpoint, damaged or not."""
+    """Check whether a model of this name has a checkpoint, damaged or not."""
     return not store.is_free(name) and any((store.find(name).path / store.CHECKPOINTS).glob("*"))
 
 

@@ -1,4 +1,4 @@
-"""`seqgen sweep`: architectures at equal numbers of parameters, trained and tabulated."""
+"""`seqgen sweep`: train and compare architectures at equal parameter counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BudgetFlags = settings_group(
 
 
 class Swept(Options, panel=Panel.WHAT):
-    """What is trained, on which text, and where the figures are drawn."""
+    """Architectures, sizes and text of a sweep, and the place for its plot."""
 
     data: tuple[str, ...] = same(TrainingFiles, "data")
     models: tuple[str, ...] = setting(
@@ -66,7 +66,7 @@ class Swept(Options, panel=Panel.WHAT):
     set_: tuple[str, ...] = same(MoreSettings, "set_")
 
     def read(self, files: Sequence[str | Path], device: str) -> Sweep:
-        """Return the sweep of files on a device.
+        """Build the sweep over files on a device.
 
         Raises:
             UsageError: a list is empty, or has something wrong in it.
@@ -115,7 +115,7 @@ def sweep(swept: Swept, curves: Curves, machine: Device, out: RecordedOutput) ->
 
 
 def _trained(asked: Sweep, out: Output) -> Iterable[SweepRecord]:
-    """Yield the record of each model of a sweep, trained now or before."""
+    """Train each model of a sweep that is not finished; yield all records."""
     from seqgen.cli.shell.progress import display
 
     cells = asked.cells
@@ -132,7 +132,7 @@ def _trained(asked: Sweep, out: Output) -> Iterable[SweepRecord]:
 
 
 def _by_size(records: Sequence[SweepRecord]) -> dict[str, dict[int, list[SweepRecord]]]:
-    """Return the records by architecture, and then by the size that was asked for."""
+    """Group records by architecture, then by requested size."""
     table: dict[str, dict[int, list[SweepRecord]]] = {}
     for one in records:
         table.setdefault(one.architecture, {}).setdefault(one.target_parameters, []).append(one)
@@ -140,12 +140,12 @@ def _by_size(records: Sequence[SweepRecord]) -> dict[str, dict[int, list[SweepRe
 
 
 def _bits(records: Iterable[SweepRecord]) -> list[float]:
-    """Return the bits per character of those that did not fail."""
+    """List the bits per character of successful runs."""
     return [one.val_bits_per_char for one in records if one.val_bits_per_char is not None]
 
 
 def put_sizes(records: Sequence[SweepRecord]) -> None:
-    """Write bits per character by architecture and size: means over the seeds, and ranges.
+    """Print bits per character by architecture and size: means over the seeds, and ranges.
 
     A range is the largest less the smallest. That over the seeds is the mean of all architectures.
     """
@@ -173,7 +173,7 @@ def _range(bits: Sequence[float]) -> str:
 
 
 def series(records: Sequence[SweepRecord]) -> dict[str, list[tuple[float, float]]]:
-    """Return for each architecture its points: parameters, and mean bits per character."""
+    """Compute each architecture's curve: parameters and mean bits per character."""
     points: dict[str, list[tuple[float, float]]] = {}
     for name, of in _by_size(records).items():
         points[name] = [
@@ -185,7 +185,7 @@ def series(records: Sequence[SweepRecord]) -> dict[str, list[tuple[float, float]
 
 
 def picture(records: Sequence[SweepRecord]) -> list[str]:
-    """Return the lines of a picture: bits per character over the logarithm of parameters."""
+    """Draw bits per character over the logarithm of parameters as lines of text."""
     marks = dict(zip(series(records), "abcdefghijklmnopqrstuvwxyz", strict=False))
     drawn = [
         (marks[name], [(log10(x), y) for x, y in points])

@@ -1,4 +1,4 @@
-"""The search for settings: trials are trained in turn, and the best one is written down."""
+"""Hyperparameter search: trials are trained in turn, and the best settings are saved."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_best(
     seed: int,
     unit: str,
 ) -> None:
-    """Write the settings of a trial as TOML.
+    """Write the settings of the best trial to a TOML file.
 
     Args:
         path: of the file.
@@ -80,7 +80,7 @@ def _assignment(setting: tuple[str, Any]) -> str:
 
 
 def _typed(value: Any) -> Any:
-    """Return the number, or the truth value, that a `--set` has given as text."""
+    """Parse a text given with `--set` to a number or boolean, if it is one."""
     if not isinstance(value, str):
         return value
     try:
@@ -100,12 +100,12 @@ OF_MACHINE = ("precision", "compile", "row_threads", "validate_every", "seed")
 
 
 class _Pruned(Exception):  # noqa: N818
-    """A trial is stopped because others were better at the same time."""
+    """Error: a trial was pruned because others were better at the same point."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TuningResult(ShortRepr):
-    """The keys of the last record of `seqgen tune --json`, in order.
+    """Last record of `seqgen tune --json`; its keys in order.
 
     `recipe_val_loss` is that of trial 0, which has the settings that `train` would choose.
     """
@@ -123,7 +123,7 @@ class TuningResult(ShortRepr):
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning(RunRequest):
-    """A search for settings: those of the request are the same for all trials.
+    """Hyperparameter search; the settings of the request apply to all trials.
 
     Attributes:
         device: auto, cpu, cuda or mps.
@@ -182,12 +182,12 @@ class Tuning(RunRequest):
 
     @cached_property
     def study(self) -> Study:
-        """The study, begun or continued."""
+        """Study of the search, created or continued."""
         facts = {"seed": self.seed, "budget": dict(self.budget)}
         return Study.open(self.name, self._about(), facts)
 
     def _about(self) -> dict[str, Any]:
-        """Return what must not change when a study is continued, by what a message calls it."""
+        """List the facts that must stay the same when a study continues, by their description."""
         plans = self._plans
         return {
             "data": [digest_of(path) for path in text_files([*self.data, *self.targets])],
@@ -204,7 +204,7 @@ class Tuning(RunRequest):
 
     @cached_property
     def _plans(self) -> dict[str, Plan]:
-        """What is trained, by architecture, before any data is read."""
+        """Training plans by architecture, made before any data is read."""
         given = {**self.settings, **self.budget}
         for name in self.searched:
             require(name not in self.settings, f"{name} is both searched and given")
@@ -218,23 +218,23 @@ class Tuning(RunRequest):
 
     @cached_property
     def _checked(self) -> Space:
-        """What the user searches."""
+        """Search space given by the user, checked; empty for the suggested one."""
         return check_space(self.searched, self._plans)
 
     @property
     def unit(self) -> str:
-        """What losses are per: "token" or "label", which is the same for all architectures."""
+        """Unit of the losses, "token" or "label"; the same for all architectures."""
         return registry.unit_of(self._first)
 
     @property
     def _first(self) -> str:
-        """The architecture of trial 0: the default, where that is among those searched."""
+        """Architecture of trial 0: the default one if it is searched, else the first."""
         names = list(self._plans)
         return registry.DEFAULT if registry.DEFAULT in names else names[0]
 
     @cached_property
     def space(self) -> Space:
-        """What is searched, by setting."""
+        """Search space: the dimension of each searched setting."""
         if self._checked:
             return self._checked
         given = self._plans[self._first].given
@@ -242,12 +242,12 @@ class Tuning(RunRequest):
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """The values that `train` would take of the settings that are searched."""
+        """Values that `train` would choose for the searched settings."""
         values = {**self._base(self._first)["values"], MODEL: self._first}
         return {name: values[name] for name in self.space}
 
     def _base(self, architecture: str) -> dict[str, Any]:
-        """Return what `train` would choose for an architecture; it is chosen once in a study.
+        """Read or compute the settings that `train` would choose; computed once per study.
 
         Returns:
             `chosen`: the settings that are chosen, for data, machine and budget; `values`: all
@@ -276,7 +276,7 @@ class Tuning(RunRequest):
         }
 
     def _has_time(self, began: float, minutes: float | None) -> bool:
-        """Return whether another trial would end within the time."""
+        """Check whether another trial is likely to end in time."""
         if minutes is None:
             return True
         if "minutes" in self.budget:
@@ -286,7 +286,7 @@ class Tuning(RunRequest):
         return time.monotonic() - began + trial <= 60 * minutes
 
     def _next(self, most: int) -> TrialRecord | None:
-        """Train the next trial; return None if there are enough."""
+        """Train the next trial; None if there are enough."""
         with self.study.begin(self.space, self.recipe, most) as trial:
             if trial is None:
                 return None
@@ -298,7 +298,7 @@ class Tuning(RunRequest):
             return record
 
     def _settings(self, trial: Trial) -> dict[str, Any]:
-        """Return the settings of a trial, as a configuration file would have them."""
+        """Build a trial's settings in the form of a configuration file."""
         values = dict(trial.values)
         architecture = values.pop(MODEL, self._first)
         row = registry.architecture(architecture)
@@ -310,14 +310,14 @@ class Tuning(RunRequest):
         return about | self._base(architecture)["chosen"] | given | values | self._validations()
 
     def _validations(self) -> dict[str, int]:
-        """Return how often a trial with a budget in minutes is validated: as its steps go by."""
+        """Set how often later trials validate, from the number of steps of the first."""
         first = next(iter(self.study.records()), None)
         if "minutes" not in self.budget or first is None or not first.steps:
             return {}
         return {"validate_every": max(1, first.steps // TENTHS)}
 
     def _trained(self, trial: Trial, settings: Mapping[str, Any]) -> TrialRecord:
-        """Train a trial; return what came of it."""
+        """Train a trial, and record its result."""
         began, losses = time.monotonic(), []
 
         def record(stopped: str, loss: float | None, **more: Any) -> TrialRecord:
@@ -370,13 +370,13 @@ class Tuning(RunRequest):
         return f"stopped in trial {trial.index}, and all trials before are kept; {GO_ON}"
 
     def _tenth(self, event: Validated) -> int:
-        """Return how many tenths of its budget a trial has spent at a validation."""
+        """Compute the tenths of its budget that a trial has spent at a validation."""
         if "steps" in self.budget:
             return TENTHS * event.step // self.budget["steps"]
         return int(TENTHS * event.seconds / (60 * self.budget["minutes"]))
 
     def _result(self) -> TuningResult:
-        """Return the best trial, and write its settings.
+        """Select the best trial, and save its settings.
 
         Raises:
             SeqgenError: there is none.
@@ -405,12 +405,12 @@ class Tuning(RunRequest):
 
 
 def _all_settings(ready: ReadyRun) -> dict[str, Any]:
-    """Return all settings of a run: those of its model that are given or chosen, and the rest."""
+    """Collect all settings of a run: model, training and data."""
     return {**ready.plan.model, **ready.training.to_dict(), **ready.plan.data.to_dict()}
 
 
 def _require_comparable(plan: Plan) -> None:
-    """Refuse plans whose trials have no losses to compare.
+    """Raise an error for plans whose trials have no comparable losses.
 
     Raises:
         UsageError: says why.
