@@ -93,7 +93,7 @@ def weights_of(logits: np.ndarray) -> np.ndarray:
 
 
 class Adaptation:
-    """Adaptive model of the file itself: counts of what followed the same recent tokens.
+    """Adaptive context model: counts of what followed the same recent tokens in this file.
 
     Of the contexts of `CONTEXTS` tokens it takes the longest that it has seen. Its counts c(w) of n
     tokens are mixed with the model, p(w) = s c(w) / n + (1 - s) p_model(w). The weight s is learned

@@ -202,7 +202,7 @@ def _scripts(alphabet: Counter[str]) -> dict[str, float]:
 
 
 def _near_copies(distinct: Sequence[str]) -> dict[str, float] | None:
-    """Find near-duplicates among distinct lines by MinHash (Broder 1997) and LSH."""
+    """Estimate the share of near-duplicate lines by MinHash (Broder 1997) and LSH."""
     try:
         from datasketch import MinHash, MinHashLSH
     except ImportError:

@@ -354,7 +354,7 @@ def _words_of(levels: Sequence[Level], n: int, size: int) -> np.ndarray:
 
 
 def _fill_gaps(levels: Sequence[Level], size: int) -> None:
-    """Set the probability of n-grams added as missing prefixes to the backed-off value."""
+    """Assign backed-off probabilities to the n-grams that were added as missing contexts."""
     for n, level in enumerate(levels, start=1):
         gaps = np.flatnonzero(np.isnan(level.log_probs))
         if gaps.size:
@@ -401,7 +401,7 @@ def sums_of(levels: Sequence[Level], size: int) -> list[np.ndarray]:
 
 
 def _sums(levels: Sequence[Level], size: int, words: list[int]) -> dict[str, Any]:
-    """Summarize how many contexts have probabilities that do not sum to 1.
+    """Report how many contexts have probabilities that do not sum to 1.
 
     Args:
         levels: the n-grams.

@@ -84,7 +84,7 @@ def _split(pattern: str) -> dict[str, Any]:
 
 
 def _numbered(names: list[str]) -> dict[str, int]:
-    """Map each token name to its id.
+    """Map each token name to its id, checking that the names are distinct.
 
     Raises:
         ValueError: two have the same.
@@ -133,7 +133,7 @@ def _class_of(pattern: str) -> str:
 
 
 def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Subword]:
-    """Return the sentencepiece pieces of a tokenizer, if seqgen trained it.
+    """List the sentencepiece pieces of a tokenizer, checking that seqgen trained it.
 
     Raises:
         ValueError: it does not.

@@ -115,7 +115,7 @@ class Ends:
 
 
 def known_id(token: Any, name: str, size: int, file: str = "") -> int | None:
-    """Check the token id that a configuration file gives; None if it gives none.
+    """Validate a token id read from a configuration file; None stays None.
 
     Raises:
         SeqgenError: it is no token.

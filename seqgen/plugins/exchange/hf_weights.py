@@ -54,7 +54,7 @@ class TensorPart:
 
 
 def halves(size: int) -> list[int]:
-    """Compute the permutation from alternating sines and cosines to sines first, then cosines.
+    """Compute the index in Marian's order (sines, then cosines) of each sinusoid dimension.
 
     Sinusoids alternate here between sine and cosine, as in Vaswani et al. (2017). Marian has all
     sines before all cosines. The stream has no order of its own, so that this is the same model.

@@ -119,7 +119,7 @@ class Questions(Options, panel=Panel.MEASURED):
 
     @property
     def picture_alone(self) -> bool:
-        """Whether the user asks only for a picture: no answers and no file of vectors."""
+        """True if the user asks only for a picture: no answers and no file of vectors."""
         return self.plot is not None and not (self.out or self.format)
 
 

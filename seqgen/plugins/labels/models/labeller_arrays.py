@@ -49,7 +49,7 @@ class FeaturesArrays:
 
 
 def features_over_arrays(about: Mapping[str, Any]) -> FeaturesArrays | None:
-    """Look up the array feature extractor for a stored configuration; None if `about` is empty.
+    """Build the array version of a stored feature extractor; None if it has no array version.
 
     Args:
         about: see `features_like`.

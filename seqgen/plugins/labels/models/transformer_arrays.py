@@ -137,7 +137,7 @@ class MaskedModel:
         return self.config.symbols
 
     def told(self, values: Leaf, lengths: Sequence[int], places: Leaf) -> tuple[Leaf, Leaf | None]:
-        """Predict the tokens at the given positions of rows.
+        """Predict the tokens at the given positions of rows of tokens.
 
         Args:
             values: (B, L) of int64, padded on the right.
@@ -161,7 +161,7 @@ class MaskedModel:
         return self.encoder.layers(tokens, None)
 
     def features_by(self, tokens: Leaf, attend: Attend) -> Leaf:
-        """Compute the features (B, L, H) of rows of equal length, using the attention `attend`."""
+        """Compute the features (B, L, H) of rows of equal length with the attention `attend`."""
         return self.encoder.layers_by(tokens, attend)[-1]
 
     def seen(self, layer: int, places: Leaf) -> None:

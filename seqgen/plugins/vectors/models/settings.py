@@ -71,7 +71,7 @@ class SampledWordConfig(WordConfig):
 
     @property
     def draws_contexts(self) -> bool:
-        """Whether the size of each word's context is drawn at random."""
+        """True if the size of each word's context is drawn at random."""
         return bool(self.negatives) if self.dynamic is None else self.dynamic
 
     @property
