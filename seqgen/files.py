@@ -105,7 +105,7 @@ def _temporary(path: Path) -> tuple[int, Path, contextlib.ExitStack]:
         if fcntl is not None:
             lock.callback(os.close, os.dup(handle))
         take_lock(handle, wait=True)
-        if temporary.exists():  # `remove_leftovers` may have come before the lock
+        if temporary.exists():  # `cache.clear_leftovers` may have come before the lock
             return handle, temporary, lock
         lock.close()
         os.close(handle)

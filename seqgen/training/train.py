@@ -79,7 +79,7 @@ class RunRequest:
         settings: fields of `DataConfig`, `TrainingConfig` or the architecture's configuration,
             by name; what is not given comes from `config`, then from the preset, then from the
             architecture's recipe.
-        config: a configuration file as nested tables, see `configs.read_config`.
+        config: a configuration file as nested tables, see `settings.read_config`.
         parameters: choose the width, `hidden_size`, at which the model has about so many.
     """
 

@@ -417,7 +417,7 @@ class Pre:
     """Splitting rules that `tokenizer.ggml.pre` names, as in llama.cpp (`llama-vocab.cpp`).
 
     Attributes:
-        split: how a text is split, see `byte_level.SPLITS`.
+        split: how a text is split, see `imported_tokenizers.SPLITS`.
         whole_words: a word that is a token is not merged from bytes (`ignore_merges`).
         begins: BOS goes before texts, unless the file says otherwise.
     """

@@ -51,7 +51,7 @@ class Trace:
 
 
 class _Recording:
-    """Array layer that records one row; see `watched.Recording`."""
+    """Array layer that records one row; see `recordings.RecordingWatch`."""
 
     def __init__(self, layer: ArrayLayer) -> None:
         self.layer, self.equation, self.inputs = copy.copy(layer), layer.equation, np.empty(0)

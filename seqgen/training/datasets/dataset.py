@@ -240,7 +240,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def held_out(self, stored: StoredModel) -> Any | None:
-        """Load a stored model's held-out part as `DataParts.held_out`; None if it has none."""
+        """Load a stored model's held-out part as `DataParts.val`; None if it has none."""
 
     @abstractmethod
     def without(self, held_out: Any) -> Any:

@@ -297,7 +297,7 @@ def test_did_you_mean():
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("bpe", "unigram")])
 def test_what_is_saved_is_what_the_class_names(kind, tmp_path):
-    """Models' folders are recognised by these names; see `store.ours`."""
+    """Models' folders are recognised by these names; see `layout.known_files`."""
     tokenizer = made(kind, KITCHEN_SINK)
     tokenizer.save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(tokenizer.files)

@@ -58,7 +58,7 @@ class SentenceEncoder(nn.Module):
         return groups_in_order(self)
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
-        """Receive the spelling of the tokens; most encoders ignore it. See `Model.spell`."""
+        """Receive the spelling of the tokens; most encoders ignore it. See `TorchModel.spell`."""
 
     def begin_from(self, origin: Network) -> None:
         """Copy the weights of a model that was trained on text.

@@ -40,7 +40,7 @@ class Word2Vec(WordNetwork):
     the v of the context stands for v_c, and the word at the centre is predicted.
 
     On a CPU the compiled library computes skip-gram with negative sampling and its gradients
-    (`words/native.py`); where it does not, `cost` does.
+    (`native.py`); where it does not, `cost` does.
 
     Initialisation: v uniform in +-1 / (2 D), u zero, as in word2vec's own code.
     """
