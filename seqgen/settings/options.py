@@ -128,6 +128,8 @@ class Options(Config):
             UsageError: see `Config.check`; or the name of a file ends in another way than declared.
         """
         flag: Flag = cls.__dataclass_fields__[field].metadata["flag"]
+        is_text = value == "none" and str in get_args(cls.types()[field])
+        value = value if is_text else super().check(field, value)
         if (
             flag.endings
             and value is not None
@@ -137,8 +139,7 @@ class Options(Config):
             name, read = cls.name_of(field), f"takes a file that ends in {endings}"
             written = f"writes {endings} files: give {shorten(value)} such a name"
             raise UsageError(f"{name} {written if flag.writes else read}")
-        is_text = value == "none" and str in get_args(cls.types()[field])
-        return value if is_text else super().check(field, value)
+        return value
 
     @classmethod
     def flags(cls) -> Iterator[tuple[str, dataclasses.Field, Any]]:

@@ -10,6 +10,7 @@ import math
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
 
@@ -318,6 +319,8 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         plain = option in (bool, int, float, str)
         if isinstance(option, type) and not plain and isinstance(value, option):
             return value  # a path, or a group of settings
+        if option is Path and isinstance(value, str):
+            return Path(value)
         if origin is Literal:
             if str(value) in get_args(option):
                 return str(value)  # TOML's clip_norm_type = 2 is a number
@@ -373,7 +376,13 @@ def _number(value: Any, kind: type) -> int | float | None:
 def _describe(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(str, get_args(kind)))
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    names = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a text",
+        Path: "a path",
+    }
     origins = {dict: "a table", tuple: "a list"}
     return origins.get(get_origin(kind)) or names.get(kind, "none")
 

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from pathlib import Path
 
 import pytest
 import typer
@@ -49,6 +50,22 @@ def test_the_type_says_the_default_and_the_class_the_heading():
             Unsaid(**missing)
     panels = {name: field.metadata["flag"].panel for name, field, _ in Unsaid.flags()}
     assert panels == dict.fromkeys(panels, "Text") | {"names": "Output"}
+
+
+class Drawn(Options, panel=Panel.OUTPUT):
+    """A file that is written."""
+
+    plot: Path | None = setting("Draw it.", reads="path", writes=True, endings=(".svg", ".png"))
+
+
+def test_a_path_may_be_given_as_a_text_and_its_ending_is_checked_after_its_type():
+    for given in ("a.SVG", Path("a.SVG")):
+        assert Drawn(plot=given).plot == Path("a.SVG")
+    assert Drawn(plot="none").plot is None
+    with pytest.raises(UsageError, match=r"^--plot writes .svg or .png files: give a.pdf such a"):
+        Drawn(plot="a.pdf")
+    with pytest.raises(UsageError, match=r"^--plot must be a path or none, not 3$"):
+        Drawn(plot=3)
 
 
 def called(function, arguments):
