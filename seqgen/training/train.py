@@ -183,7 +183,7 @@ def train_given(
     if text is None:
         return train(files, **options)
     kept = store.keep_text(piece.encode() for piece in checked_strings(text))
-    return train([kept], stem="text", **options)
+    return train([kept], **{"stem": "text", **options})
 
 
 @ending_as_ctrl_c()

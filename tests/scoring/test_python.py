@@ -42,6 +42,8 @@ def test_a_model_is_trained_on_a_path_or_on_strings(models, capsys):
         result = seqgen.train(text=text, architecture="ngram", settings={"order": 2})
         assert result.name.startswith("text-ngram")
         assert seqgen.load(result.name).loaded.stored.digest == _digest("a-ngram")
+    named = seqgen.train(text=TEXT, architecture="ngram", stem="play")
+    assert named.name == "play-ngram"
     assert capsys.readouterr() == ("", "")
 
 
