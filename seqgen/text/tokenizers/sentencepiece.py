@@ -8,7 +8,6 @@ import io
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -404,8 +403,7 @@ class SentencepieceTokenizer(Tokenizer):
         import sentencepiece
 
         sentencepiece.set_random_generator_seed(seed)
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(self._ids, text, draw).result()
+        return run_interruptible(lambda: self._ids(text, draw))
 
     def _ids(self, text: str, encode: Any) -> np.ndarray:
         """Encode line by line, so that the ids do not depend on how the text is cut."""
