@@ -24,14 +24,11 @@ from seqgen.cli.shell.pairs import (
 )
 from seqgen.cli.shell.tables import (
     MISSING,
-    byte_size,
-    count,
-    duration,
+    declared_columns,
     figure,
     interval,
     percentage,
     put_columns,
-    short_count,
 )
 from seqgen.errors import UsageError
 from seqgen.settings import NumberFormat, OptionRule, Options, Panel, argument, require, setting
@@ -207,22 +204,7 @@ def _warn(
         out.announce(f"{' and '.join(seen)} learnt from this very text: no fair comparison")
 
 
-COLUMNS = {
-    "model": lambda r: r.model,
-    "parameters": lambda r: short_count(r.parameters),
-    "bits/char": lambda r: figure(r.bits_per_char),
-    "bits/byte": lambda r: figure(r.bits_per_byte),
-    "unknowns": lambda r: figure(r.oov_bits_per_byte),
-    "95 %": lambda r: MISSING if r.low is None else f"{figure(r.low)} to {figure(r.high)}",
-    "p": lambda r: "best" if r.model == r.best else figure(r.p_value),
-    "training": lambda r: duration(r.seconds),
-    "tokens/s": lambda r: count(r.tokens_per_second),
-    "size": lambda r: byte_size(r.size_bytes),
-}
-
-
-# Of models of pairs: perplexity after bits per byte, and what is known of their translations.
-PERPLEXITY = {"perplexity": lambda r: figure(r.perplexity)}
+# What is known of the translations of models of pairs.
 BLEU = {
     "BLEU": lambda r: interval(r.bleu["score"], r.bleu["interval"], 2),
     "p of BLEU": lambda r: "best" if r.bleu["best"] else figure(r.bleu["p_value"]),
@@ -232,10 +214,10 @@ BLEU = {
 
 def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
     """Select the table columns that apply to these comparison records."""
-    if not hasattr(records[0], "perplexity"):
-        return COLUMNS
-    columns = {**dict(list(COLUMNS.items())[:2]), **PERPLEXITY, **COLUMNS}
-    return columns if records[0].bleu is None else {**columns, **BLEU}
+    columns = declared_columns(records, ("model", "parameters", "perplexity"))
+    columns["95 %"] = lambda r: MISSING if r.low is None else f"{figure(r.low)} to {figure(r.high)}"
+    columns["p"] = lambda r: "best" if r.model == r.best else figure(r.p_value)
+    return columns | (BLEU if getattr(records[0], "bleu", None) else {})
 
 
 def _explain(records: list[Comparison], data: str | None, out: Output) -> None:

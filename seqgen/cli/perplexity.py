@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,7 +34,7 @@ from seqgen.cli.shell.pairs import (
     two_sides,
 )
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, AttentionView, Picture
-from seqgen.cli.shell.tables import count, figure, percentage, put_columns, weight
+from seqgen.cli.shell.tables import declared_columns, figure, put_columns, weight
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import input_title
 from seqgen.settings import (
@@ -289,7 +289,7 @@ class ScoreOutput:
                 text = as_scored(loaded, source)
                 records.append(score(loaded, text, file=source.name, scoring=self.scoring))
                 self.out.record(records[-1])
-        put_figures(COLUMNS, records, self.out)
+        put_figures(records, self.out, COLUMNS)
 
     def per_line(self, sources: list[ScoredInput], looks: AttentionView) -> None:
         """Print the figures of each line; with several models, also which one scores it best."""
@@ -369,36 +369,28 @@ def at_least_one(records: Iterator[T], file: str) -> Iterator[T]:
     return chain([first], records)
 
 
-COLUMNS = {
-    "file": lambda r: r.file,
-    "model": lambda r: r.model,
-    "tokens": lambda r: count(r.tokens),
-    "nats/token": lambda r: figure(r.nats_per_token),
-    "perplexity": lambda r: figure(r.perplexity),
-    "per word": lambda r: figure(r.perplexity_per_word),
-    "bits/char": lambda r: figure(r.bits_per_char),
-    "bits/byte": lambda r: figure(r.bits_per_byte),
-    "unknowns": lambda r: figure(r.oov_bits_per_byte),
-    "accuracy": lambda r: percentage(r.accuracy),
-    "top 5": lambda r: percentage(r.top5_accuracy),
-    "oov": lambda r: count(r.oov),
-}
+# Fields of a `Perplexity` in the order of columns.
+COLUMNS = (
+    *("file", "model", "tokens", "nats_per_token", "perplexity", "perplexity_per_word"),
+    *("bits_per_char", "bits_per_byte", "oov_bits_per_byte", "accuracy", "top5_accuracy", "oov"),
+)
 
 
-def put_figures(
-    columns: dict[str, Callable[[Any], str]], records: Sequence[Any], out: Output
-) -> None:
-    """Print a table of scores, without empty columns; does nothing with --json."""
+def put_figures(records: Sequence[Any], out: Output, first: Sequence[str] = ()) -> None:
+    """Print a table of scores, without empty columns; does nothing with --json.
+
+    Args:
+        records: of a dataclass whose fields declare columns, among them `model`.
+        out: how results are printed.
+        first: fields whose columns come first.
+    """
     if out.json:
         return
     several = len({record.model for record in records}) > 1
-    hidden = {
-        "model": not several,
-        "top 5": all(getattr(record, "top5_accuracy", None) is None for record in records),
-        "unknowns": not any(getattr(record, "oov_bytes", 0) for record in records),
-    }
-    shown = {name: show for name, show in columns.items() if not hidden.get(name)}
-    put_columns(shown, records, left=2 if several else 1)
+    columns = declared_columns(records, first)
+    if not several:
+        del columns["model"]
+    put_columns(columns, records, left=2 if several else 1)
     say_protocols(records, out)
 
 

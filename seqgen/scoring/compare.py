@@ -30,7 +30,7 @@ from seqgen.text.corpus import Unknowns
 from seqgen.text.encoding import lines_of_tokens
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import lines, unix_newlines
-from seqgen.wording import ShortRepr, plural
+from seqgen.wording import ShortRepr, column, plural
 
 if TYPE_CHECKING:
     from seqgen.settings.scoring import Scoring
@@ -119,25 +119,25 @@ class Comparison(ShortRepr):
         signature: how the figures were made.
     """
 
-    model: str
+    model: str = column("model")
     architecture: str | None
-    parameters: int
+    parameters: int = column("parameters", "short_count")
     tokens: int
     characters: int
     bytes: int
-    bits_per_char: float
-    bits_per_byte: float
+    bits_per_char: float = column("bits/char", "figure")
+    bits_per_byte: float = column("bits/byte", "figure")
     oov: int
-    oov_bits_per_byte: float
+    oov_bits_per_byte: float = column("unknowns", "figure")
     total_bits_per_byte: float
-    low: float | None
+    low: float | None = column("95 %")
     high: float | None
     best: str
     difference: float
-    p_value: float | None
-    seconds: float | None
-    tokens_per_second: float | None
-    size_bytes: int
+    p_value: float | None = column("p")
+    seconds: float | None = column("training", "duration")
+    tokens_per_second: float | None = column("tokens/s", "count")
+    size_bytes: int = column("size", "byte_size")
     protocol: str
     precision: str
     signature: str
@@ -154,7 +154,7 @@ class PairComparison(Comparison):
         max_tokens: that length; None likewise.
     """
 
-    perplexity: float | None
+    perplexity: float | None = column("perplexity", "figure")
     bleu: dict[str, Any] | None
     cut: int | None
     max_tokens: int | None

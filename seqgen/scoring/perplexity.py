@@ -22,7 +22,7 @@ from seqgen.text.framing import Framing
 from seqgen.text.pairs import Pairs, open_pairs
 from seqgen.text.reading import Survey, Surveyor, Text, WordMeter
 from seqgen.text.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
-from seqgen.wording import ShortRepr
+from seqgen.wording import ShortRepr, column
 
 if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
@@ -68,28 +68,28 @@ def warning_of(loaded: LoadedModel, scoring: Scoring) -> str | None:
 class Perplexity(ShortRepr):
     """Result of `seqgen perplexity`: the keys of its JSON, in order."""
 
-    file: str | None
-    model: str
-    tokens: int
+    file: str | None = column("file")
+    model: str = column("model")
+    tokens: int = column("tokens", "count")
     characters: int
     bytes: int
     nll_nats: float
-    perplexity: float | None
+    perplexity: float | None = column("perplexity", "figure")
     perplexity_without_oov: float | None
     bits_per_token: float | None
-    bits_per_char: float | None
-    bits_per_byte: float | None
-    oov: int
-    accuracy: float | None
+    bits_per_char: float | None = column("bits/char", "figure")
+    bits_per_byte: float | None = column("bits/byte", "figure")
+    oov: int = column("oov", "count")
+    accuracy: float | None = column("accuracy", "percentage")
     protocol: str
-    top5_accuracy: float | None
-    nats_per_token: float | None
+    top5_accuracy: float | None = column("top 5", "percentage", unless=None)
+    nats_per_token: float | None = column("nats/token", "figure")
     words: int
     nats_per_word: float | None
     bits_per_word: float | None
-    perplexity_per_word: float | None
+    perplexity_per_word: float | None = column("per word", "figure")
     oov_bytes: float
-    oov_bits_per_byte: float | None
+    oov_bits_per_byte: float | None = column("unknowns", "figure", unless=0)
     total_bits_per_byte: float | None
     signature: str
 

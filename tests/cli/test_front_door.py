@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -36,7 +37,7 @@ from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.tokenizers import KINDS
 from seqgen.training.events import Notice, Progress, Started, Validated
-from seqgen.wording import plural
+from seqgen.wording import column, plural
 
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
@@ -302,6 +303,32 @@ def test_a_table_that_does_not_fit_is_turned(cli, monkeypatch, capfd):
     monkeypatch.setenv("COLUMNS", "200")
     tables.put_table(names, rows)
     assert "m" * 30 + "   " in capfd.readouterr().out.splitlines()[3]
+
+
+@dataclass
+class _Row:
+    name: str = column("name")
+    size: int
+    loss: float | None = column("loss", "figure", 2)
+    steps: int = column("steps", "count")
+    clipped: float = column("clipped", "percentage", unless=0)
+
+
+def test_columns_are_declared_by_the_fields_of_records():
+    rows = [_Row("a", 1, None, 12345, 0), _Row("b", 2, 0.125, 7, 0.0)]
+    columns = tables.declared_columns(rows, ("name", "steps", "other"))
+    assert list(columns) == ["name", "steps", "loss"]
+    cells = [[show(row) for show in columns.values()] for row in rows]
+    assert cells == [["a", "12,345", "-"], ["b", "7", "0.12"]]
+    rows.append(_Row("c", 3, 1, 1, 0.5))
+    assert tables.declared_columns(rows)["clipped"](rows[0]) == "0.00%"
+
+
+def test_the_formats_of_declared_columns_exist():
+    package = Path(tables.__file__).parents[2]
+    source = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    forms = re.findall(r'\bcolumn\("[^"]+", "(\w+)"', source)
+    assert len(forms) > 40 and set(forms) <= set(tables.FORMATS)
 
 
 # ---- screens ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,6 +60,14 @@ def named_figures(values: Mapping[str, float]) -> str:
 def percentage(fraction: float | None, digits: int = 2) -> str:
     """Format a fraction as a percentage."""
     return MISSING if fraction is None else f"{fraction:.{digits}%}"
+
+
+def share(estimate: Mapping[str, float] | None) -> str:
+    """Format a share with its interval as percentages: 93.20% [91.05, 94.85]."""
+    if estimate is None:
+        return MISSING
+    low, high = (figure(100 * estimate[end], 2) for end in ("low", "high"))
+    return f"{percentage(estimate['value'])} [{low}, {high}]"
 
 
 def interval(value: float, half: float | None, digits: int = 4) -> str:
@@ -159,6 +168,33 @@ def put_columns(
 ) -> None:
     """Print a table with one row per record; `columns` maps headings to formatters."""
     put_table(list(columns), [[show(one) for show in columns.values()] for one in records], left)
+
+
+# By the names that declarations of columns use, see `seqgen.wording.column`.
+FORMATS: dict[str, Callable[..., str]] = {
+    each.__name__: each
+    for each in (str, figure, count, short_count, number, percentage, share, byte_size, duration)
+}
+
+
+def declared_columns(
+    records: Sequence[Any], first: Sequence[str] = ()
+) -> dict[str, Callable[[Any], str]]:
+    """Map headings to formatters for the columns that the fields of records declare.
+
+    Args:
+        records: at least one, all of one dataclass.
+        first: fields whose columns come first; the others follow in the order of the dataclass.
+    """
+    declared = {f.name: f.metadata for f in dataclasses.fields(records[0]) if f.metadata}
+    columns = {}
+    for name in sorted(declared, key=lambda name: (*first, name).index(name)):
+        about = declared[name]
+        if any(getattr(one, name) != about["unless"] for one in records):
+            columns[about["heading"]] = lambda one, name=name, about=about: FORMATS[about["form"]](
+                getattr(one, name), *about["digits"]
+            )
+    return columns
 
 
 # The least width of a column of text.

@@ -8,7 +8,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
 from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output
-from seqgen.cli.shell.tables import byte_size, count, number, put_columns, short_count
+from seqgen.cli.shell.tables import count, declared_columns, number, put_columns, short_count
 from seqgen.plugins.bench.plan import Planned, PlanStep, Shape
 from seqgen.plugins.bench.plan import plan as planned
 from seqgen.settings import Options, Panel, require, setting
@@ -47,37 +47,10 @@ def plan(model: Planned, ranks: Processes, step: PlanStep, threads: Threads, out
     plans = [planned(shape, step, number, ranks.shard) for number in ranks.ranks]
     if out.records(plans):
         return
-    _put(plans)
+    in_billions = {"GFLOP": lambda plan: number(plan.flops / 1e9)}
+    put_columns(declared_columns(plans) | in_billions, plans)
     out.notice(
         f"{short_count(shape.parameters)} parameters: {shape.layers} layers of width "
         f"{count(shape.hidden_size)}, {shape.heads} heads; {step.optimizer} in {step.precision}, "
         f"{count(step.batch_size * step.seq_len)} tokens a step"
     )
-
-
-# The columns of the table: what a record calls it, and the heading.
-COLUMNS = {
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "buckets": "buckets",
-    "optimizer_states": "states",
-    "gathered": "gathered",
-    "activations": "activations",
-    "logits": "logits",
-    "held": "held in all",
-    "moved": "sent",
-}
-
-
-def _put(plans: list) -> None:
-    shown = {key: name for key, name in COLUMNS.items() if any(getattr(p, key) for p in plans)}
-    columns = {
-        "ranks": lambda p: count(p.ranks),
-        **{name: lambda p, key=key: byte_size(getattr(p, key)) for key, name in shown.items()},
-        "GFLOP": lambda p: number(p.flops / 1e9),
-    }
-    if plans[0].compute_seconds is not None:
-        columns["computing, s"] = lambda p: number(p.compute_seconds)
-    if plans[0].traffic_seconds is not None:
-        columns["sending, s"] = lambda p: number(p.traffic_seconds)
-    put_columns(columns, plans)

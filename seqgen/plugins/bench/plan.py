@@ -13,6 +13,7 @@ from typing import Literal
 from seqgen.models.transformer.settings import round_ffn_width
 from seqgen.settings import MOST_LAYERS, MOST_TOKENS, MOST_WIDTH, Options, Panel, require, setting
 from seqgen.settings.training import Optimizer
+from seqgen.wording import column
 
 # Numbers that an optimizer keeps for each parameter, sgd with momentum; Muon keeps two for those
 # that are no hidden matrices, as AdamW does.
@@ -137,26 +138,26 @@ class MemoryPlan:
     of them. `seconds` of computing and of moving are there where a speed was given.
     """
 
-    ranks: int
+    ranks: int = column("ranks", "count")
     sharded: bool
     model_parameters: int
     layers: int
     hidden_size: int
-    parameters: float
-    gradients: float
-    buckets: float
-    optimizer_states: float
-    gathered: float
-    activations: float
-    logits: float
-    held: float
+    parameters: float = column("parameters", "byte_size")
+    gradients: float = column("gradients", "byte_size")
+    buckets: float = column("buckets", "byte_size", unless=0)
+    optimizer_states: float = column("states", "byte_size")
+    gathered: float = column("gathered", "byte_size", unless=0)
+    activations: float = column("activations", "byte_size")
+    logits: float = column("logits", "byte_size")
+    held: float = column("held in all", "byte_size")
     all_reduce: float
     all_gather: float
     reduce_scatter: float
-    moved: float
-    flops: float
-    compute_seconds: float | None
-    traffic_seconds: float | None
+    moved: float = column("sent", "byte_size", unless=0)
+    flops: float = column("GFLOP")
+    compute_seconds: float | None = column("computing, s", "number", unless=None)
+    traffic_seconds: float | None = column("sending, s", "number", unless=None)
 
 
 class PlanStep(Options, panel=Panel.OPTIMISATION):

@@ -13,7 +13,7 @@ from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import Device, ModelName
 from seqgen.cli.shell.output import RecordedOutput, put
 from seqgen.cli.shell.output_files import Curves, check_picture
-from seqgen.cli.shell.tables import curve, figure, number, percentage, put_columns, put_table
+from seqgen.cli.shell.tables import curve, declared_columns, figure, put_columns, put_table
 from seqgen.settings import Options, Panel, file_argument, setting
 from seqgen.wording import plural
 
@@ -67,7 +67,7 @@ def diagnose(
     if out.records(chain.from_iterable(found)):
         return
     _put_distances(diagnosis)
-    _put_layers(diagnosis)
+    put_columns(declared_columns(diagnosis.layers), diagnosis.layers)
     _put_heads(diagnosis)
     about = diagnosis.summary
     size = plural(about.tokens, "token")
@@ -78,16 +78,8 @@ def _put_distances(diagnosis: Diagnosis) -> None:
     """Print the gradients at some distances as a table, and all as a picture."""
     last = diagnosis.distances[-1].distance
     bounded = diagnosis.distances[0].bound is not None
-    columns = {
-        "distance": lambda d: str(d.distance),
-        "gradient norm": lambda d: number(d.grad_norm),
-    }
-    if bounded:
-        columns["bound"] = lambda d: number(d.bound)
-    if diagnosis.distances[0].weight_grad_norm is not None:
-        columns["term of W_h"] = lambda d: number(d.weight_grad_norm)
-    shown = (d for d in diagnosis.distances if d.distance in SHOWN or d.distance == last)
-    put_columns(columns, shown, left=0)
+    shown = [d for d in diagnosis.distances if d.distance in SHOWN or d.distance == last]
+    put_columns(declared_columns(shown), shown, left=0)
     lines = curve(
         [
             ("-", [(d.distance, math.log10(d.bound)) for d in diagnosis.distances if d.bound]),
@@ -100,21 +92,6 @@ def _put_distances(diagnosis: Diagnosis) -> None:
     if lines:
         marks = "o gradient norm, - its bound" if bounded else "o gradient norm"
         put("\n".join(["", f"log10 of the norm by distance: {marks}", *lines, "", ""]))
-
-
-def _put_layers(diagnosis: Diagnosis) -> None:
-    columns = {
-        "layer": lambda r: r.layer,
-        "weights": lambda r: number(r.weight_norm),
-        "gradient": lambda r: number(r.grad_norm),
-        "update ratio": lambda r: number(r.update_ratio),
-        "saturated": lambda r: percentage(r.saturated, 1),
-        "dead": lambda r: percentage(r.dead, 1),
-        "output mean": lambda r: number(r.activation_mean),
-        "deviation": lambda r: number(r.activation_std),
-        "spectral radius": lambda r: number(r.spectral_radius),
-    }
-    put_columns(columns, diagnosis.layers)
 
 
 def _put_heads(diagnosis: Diagnosis) -> None:

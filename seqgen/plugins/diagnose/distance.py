@@ -15,6 +15,7 @@ from seqgen.models.recurrent.watched import StepRecorder, watch_layers
 from seqgen.plugins.diagnose.layers import features_of
 from seqgen.settings import require
 from seqgen.text.corpus import Corpus
+from seqgen.wording import column
 
 # How far back is looked unless the user says.
 DISTANCE = 100
@@ -35,10 +36,10 @@ class Distance:
             terms over all steps; None where no matrix acts on the past.
     """
 
-    distance: int
-    grad_norm: float
-    bound: float | None
-    weight_grad_norm: float | None
+    distance: int = column("distance")
+    grad_norm: float = column("gradient norm", "number")
+    bound: float | None = column("bound", "number", unless=None)
+    weight_grad_norm: float | None = column("term of W_h", "number", unless=None)
 
 
 def longest_document(corpus: Corpus) -> int:

@@ -19,6 +19,7 @@ from seqgen.models.transformer.attention_figures import observe_attention, unsca
 from seqgen.models.transformer.equations import FeedForward
 from seqgen.models.transformer.model import Transformer
 from seqgen.text.sources import Source
+from seqgen.wording import column
 
 # Beyond these values the slope of an activation is below 0.36 of its largest. Those of gates are
 # those of Karpathy et al. (2015, "Visualizing and understanding recurrent networks").
@@ -44,15 +45,15 @@ class LayerFigures:
         spectral_radius: the largest absolute eigenvalue of W_h; of several such maps the largest.
     """
 
-    layer: str
-    weight_norm: float
-    grad_norm: float | None
-    update_ratio: float | None
-    saturated: float | None = None
-    dead: float | None = None
-    activation_mean: float | None = None
-    activation_std: float | None = None
-    spectral_radius: float | None = None
+    layer: str = column("layer")
+    weight_norm: float = column("weights", "number")
+    grad_norm: float | None = column("gradient", "number")
+    update_ratio: float | None = column("update ratio", "number")
+    saturated: float | None = column("saturated", "percentage", 1, default=None)
+    dead: float | None = column("dead", "percentage", 1, default=None)
+    activation_mean: float | None = column("output mean", "number", default=None)
+    activation_std: float | None = column("deviation", "number", default=None)
+    spectral_radius: float | None = column("spectral radius", "number", default=None)
 
 
 class Units:

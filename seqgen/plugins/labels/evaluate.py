@@ -24,7 +24,7 @@ from seqgen.plugins.labels.classification import (
 from seqgen.plugins.labels.examples import Example
 from seqgen.plugins.labels.predict import LoadedLabeller, log_probs_of_labels
 from seqgen.text.reading import Text
-from seqgen.wording import ShortRepr
+from seqgen.wording import ShortRepr, column
 
 # Of more labels than this, those that neither occur nor were predicted are left out: every pair of
 # labels has a place in the matrix of confusions.
@@ -48,8 +48,8 @@ class LabelFigures:
     architecture: str
     parameters: int
     file: str
-    examples: int
-    labels: int
+    examples: int = column("examples", "count")
+    labels: int = column("labels", "count")
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,13 +71,13 @@ class LabelEvaluation(ShortRepr, LabelFigures):
         signature: how intervals and entities were made.
     """
 
-    nats_per_label: float
-    accuracy: dict[str, float]
-    majority: dict[str, Any]
-    macro_f1: dict[str, float]
-    entity_precision: float | None
-    entity_recall: float | None
-    entity_f1: dict[str, float] | None
+    nats_per_label: float = column("nats/label", "figure")
+    accuracy: dict[str, float] = column("accuracy", "share")
+    majority: dict[str, Any] = column("majority label")
+    macro_f1: dict[str, float] = column("macro-F1", "share")
+    entity_precision: float | None = column("entity precision", "percentage", unless=None)
+    entity_recall: float | None = column("entity recall", "percentage", unless=None)
+    entity_f1: dict[str, float] | None = column("entity F1", "share", unless=None)
     by_label: list[dict[str, Any]]
     confusion: dict[str, Any]
     signature: str

@@ -26,7 +26,7 @@ from seqgen.store.loading import Work, load_any, require_language_model, require
 from seqgen.text.batches import IGNORED, split_spans
 from seqgen.text.corpus import Corpus
 from seqgen.text.reading import Surveyor, lines
-from seqgen.wording import ShortRepr
+from seqgen.wording import ShortRepr, column
 
 if TYPE_CHECKING:
     from seqgen.engines.precision import Precision
@@ -194,16 +194,16 @@ class PseudoPerplexity(ShortRepr):
         signature: of the figure.
     """
 
-    file: str | None
-    model: str
-    tokens: int
+    file: str | None = column("file")
+    model: str = column("model")
+    tokens: int = column("tokens", "count")
     characters: int
     bytes: int
     pseudo_nll_nats: float
-    pseudo_nats_per_token: float | None
-    pseudo_perplexity: float | None
-    accuracy: float | None
-    oov: int
+    pseudo_nats_per_token: float | None = column("pseudo-nats/token", "figure")
+    pseudo_perplexity: float | None = column("pseudo-perplexity", "figure")
+    accuracy: float | None = column("accuracy", "percentage")
+    oov: int = column("oov", "count")
     protocol: str
     signature: str
 

@@ -8,7 +8,7 @@ from seqgen.cli.shell.inputs import Input, Inputs
 from seqgen.cli.shell.model_options import CommandVariant, ExactMachine, ModelNames
 from seqgen.cli.shell.output import Output, RecordedOutput, one_line, put, say
 from seqgen.cli.shell.pairs import held_out_input
-from seqgen.cli.shell.tables import count, figure, percentage
+from seqgen.cli.shell.tables import figure
 from seqgen.store.loaded import LoadedModel
 
 
@@ -39,7 +39,7 @@ def put_pseudo_perplexity(
             records.append(pseudo_perplexity(one, chunks, file=source.name, documents=documents))
             out.record(records[-1])
     if not by_line.per_line:
-        put_figures(PSEUDO_COLUMNS, records, out)
+        put_figures(records, out)
 
 
 def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
@@ -57,14 +57,3 @@ def _put_pseudo_lines(loaded: LoadedModel, source: Input, out: Output) -> None:
 
 
 PSEUDO_PERPLEXITY = CommandVariant(put_pseudo_perplexity, "masked models")
-
-
-PSEUDO_COLUMNS = {
-    "file": lambda r: r.file,
-    "model": lambda r: r.model,
-    "tokens": lambda r: count(r.tokens),
-    "pseudo-nats/token": lambda r: figure(r.pseudo_nats_per_token),
-    "pseudo-perplexity": lambda r: figure(r.pseudo_perplexity),
-    "accuracy": lambda r: percentage(r.accuracy),
-    "oov": lambda r: count(r.oov),
-}

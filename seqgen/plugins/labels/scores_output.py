@@ -11,7 +11,16 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import CommandVariant, Device, FixedSeed, ModelNames
 from seqgen.cli.shell.output import Output, RecordedOutput, put, say
-from seqgen.cli.shell.tables import MISSING, count, figure, percentage, put_table, short_count
+from seqgen.cli.shell.tables import (
+    MISSING,
+    count,
+    declared_columns,
+    figure,
+    percentage,
+    put_table,
+    share,
+    short_count,
+)
 from seqgen.settings import Options, same
 
 if TYPE_CHECKING:
@@ -68,32 +77,12 @@ LABEL_SCORES = CommandVariant(put_label_scores, "models that predict labels")
 
 
 def _table(evaluations: Sequence[LabelEvaluation]) -> None:
-    figures = {
-        "examples": lambda one: count(one.examples),
-        "labels": lambda one: count(one.labels),
-        "nats/label": lambda one: figure(one.nats_per_label),
-        "accuracy": lambda one: share(one.accuracy),
-        "majority label": lambda one: (
-            f"{percentage(one.majority['accuracy'])} ({one.majority['label']})"
-        ),
-        "macro-F1": lambda one: share(one.macro_f1),
-    }
-    if any(one.entity_f1 for one in evaluations):
-        figures |= {
-            "entity precision": lambda one: percentage(one.entity_precision),
-            "entity recall": lambda one: percentage(one.entity_recall),
-            "entity F1": lambda one: share(one.entity_f1),
-        }
+    figures = declared_columns(evaluations)
+    figures["majority label"] = lambda one: (
+        f"{percentage(one.majority['accuracy'])} ({one.majority['label']})"
+    )
     rows = [[label, *map(show, evaluations)] for label, show in figures.items()]
     put_table(["", *(one.model for one in evaluations)], rows)
-
-
-def share(estimate: dict[str, float] | None) -> str:
-    """Format a share as a percentage with its confidence interval."""
-    if estimate is None:
-        return MISSING
-    low, high = (figure(100 * estimate[end], 2) for end in ("low", "high"))
-    return f"{percentage(estimate['value'])} [{low}, {high}]"
 
 
 def _put_by_label(one: LabelEvaluation) -> None:
