@@ -9,12 +9,15 @@ light and dark mode.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
@@ -31,6 +34,26 @@ text { font: 13px system-ui, sans-serif; fill: #1b1b1f; }
   .bad { fill: #ef8578; } .line { stroke: #4a4a55; }
 }
 """
+
+
+def run(*arguments: str, text: str | None = None) -> str:
+    """Run a command of seqgen in the repository, and return what it prints.
+
+    Args:
+        arguments: of the command; models are in `SEQGEN_HOME`.
+        text: its standard input.
+    """
+    command = [sys.executable, "-m", "seqgen", *arguments]
+    done = subprocess.run(
+        command, input=text, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout
+
+
+def records_of(*arguments: str, text: str | None = None) -> list[dict[str, Any]]:
+    """Run a command with `--json`, and return its records; see `run`."""
+    output = run(*arguments, "--json", "-q", text=text)
+    return [json.loads(record) for record in output.splitlines()]
 
 
 def svg(title: str, height: float, parts: Iterable[str]) -> str:
@@ -106,8 +129,8 @@ def repetition(models: Models) -> str:
         ("--top-p 0.9", {"top_p": 0.9}, "good"),
     )
     parts, y = [label(12, 22, "“The king”, continued by a 6-gram model", "head")], 46
-    for name, how, kind in tried:
-        record = next(iter(models.play.sample("The king", max_tokens=150, seed=1, **how)))
+    for name, options, kind in tried:
+        record = next(iter(models.play.sample("The king", max_tokens=150, seed=1, **options)))
         parts.append(label(12, y, name, f"code {kind}"))
         for line in wrapped(record.text)[:3]:
             y += 17
@@ -200,8 +223,8 @@ class Models:
         dates.write_text("\n".join(t for t in targets if t.count("-") == 2) + "\n")
         self.dates = self._counted("dates", str(dates), order=3, documents="line")
 
-    def _counted(self, name: str, text: str, **how: object) -> object:
-        self._train(text, architecture="ngram", name=name, **how)
+    def _counted(self, name: str, text: str, **options: object) -> object:
+        self._train(text, architecture="ngram", name=name, **options)
         return self._load(name)
 
 

@@ -57,10 +57,10 @@ def main() -> None:
     prompts = [text[split + i * step :][:40] for i in range(20)]
     for name in models:
         model = seqgen.load(name)
-        for options, how in TRIED.items():
-            texts = [r.text for r in model.sample(prompts, max_tokens=400, seed=1, **how)]
+        for flags, options in TRIED.items():
+            texts = [r.text for r in model.sample(prompts, max_tokens=400, seed=1, **options)]
             sys.stdout.write(
-                f"{name:10} {options:40} {sum(map(loops, texts)):3} of 20 loop,"
+                f"{name:10} {flags:40} {sum(map(loops, texts)):3} of 20 loop,"
                 f" {sum(map(repeated, texts)) / 20:6.1%} repeated,"
                 f" {sum(known(t, words) for t in texts) / 20:6.1%} known words\n"
             )

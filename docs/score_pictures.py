@@ -9,16 +9,14 @@ seeds.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pictures import FOLDER, ROOT, bar, label, svg
+from pictures import FOLDER, bar, label, records_of, run, svg
 
 ROW = 20  # pixels
 NETWORK = "train corpora/play.txt --model lstm --layers 1 --hidden-size 64 --steps 300 --seed 1"
@@ -28,16 +26,14 @@ MASKED = (
 )
 
 
-def seqgen(line: str, *more: str) -> list[dict[str, Any]]:
-    """Run a command in the repository; return its JSON records."""
-    command = [sys.executable, "-m", "seqgen", *line.split(), *more, "--json", "-q"]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    return [json.loads(record) for record in done.stdout.splitlines()]
+def seqgen(line: str, *arguments: str) -> list[dict[str, Any]]:
+    """Run a command line, with further arguments that may have spaces; return its JSON records."""
+    return records_of(*line.split(), *arguments)
 
 
-def count(order: int, more: str = "") -> None:
+def count(order: int) -> None:
     """Train an n-gram model of characters of the play, called by its order."""
-    seqgen(f"train corpora/play.txt --model ngram --order {order} --name {order}-gram {more}")
+    seqgen(f"train corpora/play.txt --model ngram --order {order} --name {order}-gram")
 
 
 def compare() -> str:
@@ -106,12 +102,9 @@ def orders() -> str:
 def heads() -> str:
     """Draw what two heads of a masked model attend to from the word "watch"."""
     seqgen(MASKED)
-    line = ["seqgen", "inspect", "--text", "he will watch the new film", "-m", "blanks", "-q"]
-    line += ["--attention", "--token", "watch"]
-    done = subprocess.run(
-        [sys.executable, "-m", *line], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    )
-    rows = [row.split("\t") for row in done.stdout.split("\n\n")[0].splitlines()][1:]
+    line = ["inspect", "--text", "he will watch the new film", "-m", "blanks", "-q"]
+    table = run(*line, "--attention", "--token", "watch").split("\n\n")[0]
+    rows = [row.split("\t") for row in table.splitlines()][1:]
     parts = [
         label(12, 22, "What “watch” attends to", "head"),
         label(90, 46, "head 0", "soft"),

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from html import escape
 from pathlib import Path
 
 import pictures
-from pictures import FOLDER, ROOT, label
+from pictures import FOLDER, ROOT, label, records_of
 
 from seqgen.models.recurrent.settings import RecurrentConfig
 
@@ -85,16 +84,6 @@ def chart(
     return svg(title, HEIGHT, parts)
 
 
-def run(home: str, *arguments: str) -> list[dict]:
-    """Run a command of seqgen with `--json` in a home and return its records."""
-    line = [sys.executable, "-m", "seqgen", *arguments, "--json", "-q"]
-    environment = {**os.environ, "SEQGEN_HOME": home, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        line, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return [json.loads(record) for record in done.stdout.splitlines()]
-
-
 def losses(home: str, name: str) -> tuple[Points, Points]:
     """Return the training and the validation losses of a model by step."""
     log = (Path(home) / "models" / name / "metrics.jsonl").read_text(encoding="utf-8")
@@ -108,8 +97,8 @@ def losses(home: str, name: str) -> tuple[Points, Points]:
 
 def loss(home: str) -> str:
     """Return the loss curve of a run."""
-    more = ("--steps", "150", "--seed", "1", "--set", "validate_every=15", "--name", "play")
-    run(home, "train", PLAY, "--model", "lstm", *SMALL, *more)
+    line = ("train", PLAY, "--model", "lstm", *SMALL, "--steps", "150", "--seed", "1")
+    records_of(*line, "--set", "validate_every=15", "--name", "play")
     train, held_out = losses(home, "play")
     return chart(
         "Loss of an LSTM, nats per character",
@@ -139,7 +128,7 @@ def sizes(home: str) -> str:
 def rates(home: str) -> str:
     """Return the losses of a ramp of `seqgen find-lr`."""
     line = ("find-lr", PLAY, "--model", "lstm", *SMALL, "--steps", "150", "--seed", "1")
-    *points, last = run(home, *line)
+    *points, last = records_of(*line)
     smoothed = [(p["lr"], p["smoothed"]) for p in points]
     found = [(last["suggested_lr"], 0.5), (last["suggested_lr"], 5)]
     return chart(
@@ -235,16 +224,11 @@ def tokens(home: str) -> str:
     """Return a line of text in the tokens of three tokenizers."""
     text = "I have never liked hail, ferryman."
     parts, y = [label(14, 22, "One line in the tokens of three tokenizers", "head")], 36
-    for kind, more in (("char", ()), ("word", ()), ("bpe", ("--vocab-size", "1000"))):
+    for kind, size in (("char", ()), ("word", ()), ("bpe", ("--vocab-size", "1000"))):
         folder = str(Path(home) / kind)
-        run(home, "tokenize", PLAY, "--train", kind, *more, "--out", folder)
-        line = ["tokenize", "-", "--tokenizer", folder, "--pieces"]
-        done = subprocess.run(
-            [sys.executable, "-m", "seqgen", *line, "--json", "-q"],
-            input=text, env={**os.environ, "SEQGEN_HOME": home, "PYTHONPATH": str(ROOT)},
-            cwd=ROOT, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        pieces = json.loads(done.stdout.splitlines()[0])["pieces"]
+        records_of("tokenize", PLAY, "--train", kind, *size, "--out", folder)
+        (line,) = records_of("tokenize", "-", "--tokenizer", folder, "--pieces", text=text)
+        pieces = line["pieces"]
         parts.append(label(14, y + 16, kind, "soft"))
         x = 52.0
         for number, piece in enumerate(pieces):
@@ -319,6 +303,7 @@ def main(names: Sequence[str]) -> None:
     """Draw the named pictures, or all."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
+        os.environ["SEQGEN_HOME"] = home
         for name in names or PICTURES:
             (FOLDER / f"{name}.svg").write_text(PICTURES[name](home), encoding="utf-8")
 

@@ -73,7 +73,9 @@ def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray] | No
 def forget_pages(array: np.ndarray) -> None:
     """Release the memory of an array mapped from a file; it is reread on demand.
 
-    Nothing happens to an array of another kind, or one that may be written to.
+    Only the array's own pages are released, because tensors of one file share a map. Nothing
+    happens to an array of another kind, or one that may be written to: it may be in no file. For
+    tokens, which have a map to themselves, see `seqgen.text.corpus.release_pages`.
     """
     owner: Any = array
     while isinstance(owner, np.ndarray):

@@ -57,6 +57,17 @@ def loaded_by_name():
     return found
 
 
+def reachable(starts, called_by):
+    """Return these functions and all that they may call; `called_by` gives those of one."""
+    waiting, found = [*starts], {}
+    while waiting:
+        each = waiting.pop()
+        if id(each.node) not in found:
+            found[id(each.node)] = each
+            waiting += called_by(each)
+    return list(found.values())
+
+
 @functools.cache
 def reached():
     """Return the functions that `train` may call, and the classes that it may make."""
@@ -64,20 +75,17 @@ def reached():
     for each in functions():
         by_name[each.name].append(each)
         of_module[each.module].append(each)
-    named, met, waiting, found = loaded_by_name(), {START}, [*by_name[START]], {}
-    while waiting:
-        each = waiting.pop()
-        if id(each.node) in found:
-            continue
-        found[id(each.node)] = each
+    named = loaded_by_name()
+
+    def called_by(each):
         inside = names_in(each.node)
-        new = (inside & by_name.keys()) - met
-        met |= new
-        waiting += [other for name in new for other in by_name[name]]
+        called = [other for name in inside & by_name.keys() for other in by_name[name]]
         if "load_object" in inside:
             targets = set().union(*(named[fact] for fact in inside & named.keys()))
-            waiting += [other for module in targets for other in of_module[module]]
-    return list(found.values())
+            called += [other for module in targets for other in of_module[module]]
+        return called
+
+    return reachable(by_name[START], called_by)
 
 
 def is_data(annotation):

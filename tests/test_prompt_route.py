@@ -10,7 +10,7 @@ name in the layers that a prompt passes. Beam search has a way of its own.
 import ast
 import re
 
-from test_data_route import functions, looks_into, names_in
+from test_data_route import functions, looks_into, names_in, reachable
 from test_layers import layer
 
 START = "seqgen.cli.sample", "sample"
@@ -38,15 +38,14 @@ def route():
         for each in functions()
         if layer(each.module) in LAYERS and not OTHERS.search(each.module)
     ]
-    waiting, found = [each for each in there if (each.module, each.name) == START], {}
-    while waiting:
-        each = waiting.pop()
-        if id(each.node) in found:
-            continue
-        found[id(each.node)] = each
+
+    def called_by(each):
         inside = names_in(each.node)
-        waiting += [other for other in there if other.name in inside]
-    way = [each for each in found.values() if isinstance(each.node, ast.FunctionDef)]
+        return [other for other in there if other.name in inside]
+
+    starts = [each for each in there if (each.module, each.name) == START]
+    found = reachable(starts, called_by)
+    way = [each for each in found if isinstance(each.node, ast.FunctionDef)]
     received = [(each, prompts_of(each.node)) for each in way]
     return sorted(
         (each.module, each.name, any(looks_into(each.node, one) for one in names))

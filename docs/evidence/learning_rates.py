@@ -82,8 +82,8 @@ def main() -> None:
                     rates = {"default": [], "suggested": ["--lr", str(found["suggested_lr"])]}
                     for rate, flags in rates.items():
                         key = (name, model, rate, arguments.steps, seed)
-                        more = [*flags, "--seed", seed, "--name", "-".join(["m", *key[1:3], seed])]
-                        once(key, "train", [*line, *more, "--overwrite"], home)
+                        flags += ["--seed", seed, "--name", f"m-{model}-{rate}-{seed}"]
+                        once(key, "train", [*line, *flags, "--overwrite"], home)
 
 
 if __name__ == "__main__":

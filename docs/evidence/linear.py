@@ -62,9 +62,9 @@ def parts_of(folder: Path, name: str, examples: list[Example]) -> tuple[list[Exa
     return parts
 
 
-def ours(folder: Path, name: str, how: str) -> Figures:
+def ours(folder: Path, name: str, options: str) -> Figures:
     """Train a classifier of seqgen; return its accuracy on the test, and the seconds it took."""
-    given = f"train {name}-train.tsv --task classify {how} --epochs 5 {COMMON}"
+    given = f"train {name}-train.tsv --task classify {options} --epochs 5 {COMMON}"
     _, seconds = run(folder, f"{given} --name m --overwrite")
     found = records(run(folder, f"eval {name}-test.tsv -m m --quiet --json")[0])[0]
     return {**found["accuracy"], "seconds": seconds}

@@ -75,8 +75,8 @@ def pretrained(folder: Path, row: str) -> str:
     name = f"origin-{row.split(',')[0]}"
 
     def train() -> Figures:
-        how = f"{ORIGINS[row]} {ORIGIN} {COMMON}"
-        return {"seconds": run(folder, f"train names.txt {how} --name {name} --overwrite")[1]}
+        options = f"{ORIGINS[row]} {ORIGIN} {COMMON}"
+        return {"seconds": run(folder, f"train names.txt {options} --name {name} --overwrite")[1]}
 
     kept(folder / f"{name}.json", train)
     return name
@@ -86,8 +86,9 @@ def cell(folder: Path, row: str, size: str) -> Figures:
     """Train the classifier of a row on the data of a size; return its figures on the test."""
     origin = pretrained(folder, row) if row in ORIGINS else ""
     name = f"{row.replace(', ', '-')}-{size}"
-    how = f"--task classify {ROWS[row].format(origin=origin)} --steps {SIZES[size][1]} {COMMON}"
-    _, seconds = run(folder, f"train {size}.tsv {how} --name {name} --overwrite")
+    options = f"{ROWS[row].format(origin=origin)} --steps {SIZES[size][1]} {COMMON}"
+    command = f"train {size}.tsv --task classify {options} --name {name} --overwrite"
+    _, seconds = run(folder, command)
     found = records(run(folder, f"eval test.tsv -m {name} --threads 1 --quiet --json")[0])[0]
     return {"accuracy": found["accuracy"], "macro_f1": found["macro_f1"], "seconds": seconds}
 

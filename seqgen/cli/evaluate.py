@@ -142,8 +142,10 @@ def evaluate(
     )
     read = [file for file in (files.file, files.source, files.target, *asked.pairs) if file]
     work = Work.of_files(read, rows=to_measure.protocol.batch_size)
-    how = machine.device, machine.precision, looked_up.config, work
-    loaded = [load(name, *how) for name in models.names]
+    loaded = [
+        load(name, machine.device, machine.precision, cache=looked_up.config, work=work)
+        for name in models.names
+    ]
     out.uses(loaded)
     check_one_kind(loaded)
     if loaded[0].conditioning.is_source and (asked.pairs or asked.added_flag):

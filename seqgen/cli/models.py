@@ -93,8 +93,8 @@ def _list(out: Output) -> None:
     if rows:
         put_columns(COLUMNS, rows, left=3)
         if any(map(store.leaves_unknowns_out, rows)):
-            how = "score the text again with seqgen perplexity FILE"
-            out.notice(f"> leaves unknown tokens out: {how}")
+            advice = "score the text again with seqgen perplexity FILE"
+            out.notice(f"> leaves unknown tokens out: {advice}")
     else:
         out.notice("there is no trained model yet; run seqgen train FILE")
 

@@ -325,11 +325,10 @@ class InputCodec:
         from seqgen.text.token_writing import write_token_file
 
         shards, sources = saved.shards, self.sources
-        how = self.tokenizer, self.documents
         with _progress(sources, self.out) as progress:
             if shards is None:
                 path = check_out(saved.out, sources, saved.overwrite, "a token file", is_token_file)
-                done = write_token_file(path, self.text, *how, progress)
+                done = write_token_file(path, self.text, self.tokenizer, self.documents, progress)
                 _put_written(path, done, self.out)
                 return
             folder = check_out_folder(saved.out, lambda part: part.match(SHARDS), overwrite=True)
@@ -338,7 +337,9 @@ class InputCodec:
             # Read twice: to know where to cut, and to encode it.
             texts = (source.chunks(self.newlines) for source in sources)
             characters = sum(map(len, join_files(texts, self._ending)))
-            written = write_shards(folder, self.text, characters, shards, *how, progress)
+            written = write_shards(
+                folder, self.text, characters, shards, self.tokenizer, self.documents, progress
+            )
         for number, done in enumerate(written):
             _put_written(shard_path(folder, number), done, self.out)
         if len(written) < shards:

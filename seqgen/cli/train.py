@@ -115,20 +115,21 @@ def train(
         settings |= files.held_out(recipe.given_settings, inputs)
         for group in added.groups:
             group.check_outputs(lambda: inputs.open(data))
-        how = {"targets": inputs.keep(files.target), "settings": settings, "report": report}
-        how |= {"device": machine.device, "stop_after": run.stop_after}
-        how |= processes.to_dict() | added.keywords
+        # What a new and a resumed run share.
+        options = {"targets": inputs.keep(files.target), "settings": settings, "report": report}
+        options |= {"device": machine.device, "stop_after": run.stop_after}
+        options |= processes.to_dict() | added.keywords
         if run.resume is not None:
             from seqgen.training.resume import resume
 
             kept = inputs.keep(data)
-            result = resume(run.resume, data=kept, changed_data=run.changed_data, **how)
+            result = resume(run.resume, data=kept, changed_data=run.changed_data, **options)
         else:
             sources = _files_of_new_run(files, recipe, run, data, inputs)
             from seqgen.training.train import train as begin
 
             name, overwrite = run.name, run.overwrite
-            result = begin(sources, name=name, overwrite=overwrite, **recipe.asked, **how)
+            result = begin(sources, name=name, overwrite=overwrite, **recipe.asked, **options)
     if not ranks.is_leader():  # the first process says what came of it
         raise typer.Exit(Interrupted.exit_code if result.stopped == "interrupted" else 0)
     out.record(result)

@@ -23,14 +23,14 @@ BOUNDS = {
 SEARCH = {"hidden_size": Choices((0.5, 1, 2), relative=True), "dropout": Span(0.0, 0.5)}
 
 
-def shared(name: str, default: Any, more: str = "", **about: Any) -> Any:
+def shared(name: str, default: Any, remark: str = "", **about: Any) -> Any:
     """Create a setting that several architectures share, with its default here.
 
     Args:
         name: of the setting.
         default: its default in this architecture.
-        more: what its documentation says besides.
+        remark: is added to its documentation.
         about: what differs of its bounds and its search, see `setting`.
     """
     usual = {"bounds": BOUNDS.get(name), "search": SEARCH.get(name)}
-    return setting(DOCS[name] + more, default, **{**usual, **about})
+    return setting(DOCS[name] + remark, default, **{**usual, **about})

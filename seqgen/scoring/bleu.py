@@ -75,8 +75,13 @@ def paired_bleu(
     return zip(texts.systems, paired, strict=True)
 
 
-def record_of(score: Score, **more: Any) -> dict[str, Any]:
-    """Make the record of `seqgen bleu --json`, with its keys in order."""
+def record_of(score: Score, **place: Any) -> dict[str, Any]:
+    """Make the record of `seqgen bleu --json`, with its keys in order.
+
+    Args:
+        score: the score.
+        place: the file or the line that it is of, by its key.
+    """
     record = {"metric": score.metric, "score": score.score, "signature": score.signature}
     figures = {
         "confidence_mean": score.mean,
@@ -84,4 +89,4 @@ def record_of(score: Score, **more: Any) -> dict[str, Any]:
         "p_value": score.p_value,
     }
     known = {name: value for name, value in figures.items() if value is not None}
-    return {**record, **more, **score.parts, **known}
+    return {**record, **place, **score.parts, **known}

@@ -273,23 +273,24 @@ def compare(
     texts = [as_read(loaded, text) for loaded in models]
     scores = [score_each_line(*one) for one in zip(models, texts, each, strict=True)]
     ranked = rank(models, scores, list(map(whole_of, texts)), seed, resamples)
-    drawn = {"bootstrap": resamples, "seed": seed}
     records = [
         _size_and_time(loaded)
         | figures
         | {
-            "protocol": protocol(loaded, how),
+            "protocol": protocol(loaded, scoring),
             "precision": loaded.precision,
-            "signature": scoring_signature("compare", loaded, how, digest_of(scored_text), **drawn),
+            "signature": scoring_signature(
+                "compare", loaded, scoring, digest_of(scored_text), bootstrap=resamples, seed=seed
+            ),
         }
-        for loaded, scored_text, how, figures in zip(models, texts, each, ranked, strict=True)
+        for loaded, scored_text, scoring, figures in zip(models, texts, each, ranked, strict=True)
     ]
     if not translates:
         return [Comparison(**record) for record in records]
     written = _translations(models, text, translating, seed, resamples)
     return [
-        PairComparison(**record, perplexity=score.totals.perplexity, **more)
-        for record, score, more in zip(records, scores, written, strict=True)
+        PairComparison(**record, perplexity=score.totals.perplexity, **figures)
+        for record, score, figures in zip(records, scores, written, strict=True)
     ]
 
 

@@ -220,26 +220,28 @@ def _continue(
         if measure.is_asked:
             figures[measure.key] = measure.measure(loaded, real, written)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    how = {"protocol": to_measure.protocol, "seed": to_measure.protocol.seed}
-    signature = scoring_signature("continuations", loaded, scoring, digest, **how)
+    protocol = to_measure.protocol
+    signature = scoring_signature(
+        "continuations", loaded, scoring, digest, protocol=protocol, seed=protocol.seed
+    )
     return {name: {**figure, "signature": signature} for name, figure in figures.items()}
 
 
 def _translate(loaded: LoadedModel, pairs: Pairs, to_measure: Measurements) -> dict[str, Any]:
     """Compute `bleu`, `diversity` and all translation scores of a model's translations."""
     scoring = for_model(loaded, to_measure.scoring)
-    how = to_measure.translating.with_length_limit(loaded, pairs)
-    translations = translate(loaded, pairs, how.search)
+    translating = to_measure.translating.with_length_limit(loaded, pairs)
+    translations = translate(loaded, pairs, translating.search)
     figures: dict[str, Any] = {}
     if to_measure.bleu:
-        record = figures["translations"] = translation_record(translations, how)
+        record = figures["translations"] = translation_record(translations, translating)
         bleu = next((metric for metric in record["metrics"] if metric["metric"] == "BLEU"), None)
         if bleu is not None:
             figures["bleu"] = _as_of_text(bleu, record["pairs"])
     if to_measure.diversity:
         figures["diversity"] = _diversity(translations.targets, translations.texts)
     digest = pairs.survey().sha256
-    signature = scoring_signature("translations", loaded, scoring, digest, search=how)
+    signature = scoring_signature("translations", loaded, scoring, digest, search=translating)
     return {name: {**figure, "signature": signature} for name, figure in figures.items()}
 
 

@@ -316,7 +316,7 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
 
 
 def scoring_signature(
-    number: str, loaded: LoadedModel, scoring: Scoring, data: str, **more: Any
+    number: str, loaded: LoadedModel, scoring: Scoring, data: str, **choices: Any
 ) -> str:
     """Make the reproducibility signature of a score.
 
@@ -325,17 +325,17 @@ def scoring_signature(
         loaded: the model.
         scoring: how, for this model.
         data: the SHA-256 of the text.
-        more: what else was chosen.
+        choices: what else was chosen, by its name in the signature.
     """
     windowed = loaded.model.window is not None
     if (cache := loaded.cache) is not None:
-        more = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **more}
+        choices = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **choices}
     if scoring.learns:
-        how = scoring.learning
-        rule = f"{how.dynamic:g}/{how.dynamic_decay:g}/{how.dynamic_segment}"
-        more = {"dynamic": rule, **more}
+        learning = scoring.learning
+        rule = f"{learning.dynamic:g}/{learning.dynamic_decay:g}/{learning.dynamic_segment}"
+        choices = {"dynamic": rule, **choices}
     if scoring.no_end:
-        more = {"ends": "unscored", **more}
+        choices = {"ends": "unscored", **choices}
     return figure_signature(
         number,
         model=shorten_hash(loaded.stored.digest),
@@ -345,7 +345,7 @@ def scoring_signature(
         unknowns=f"scored+{OOV_BITS}bits/byte",
         window="{}/{}".format(*_window(loaded, scoring)) if windowed else "none",
         precision=loaded.precision,
-        **more,
+        **choices,
     )
 
 

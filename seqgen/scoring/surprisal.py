@@ -193,7 +193,8 @@ def attribute_lines(
     index = 0
     for group in available_batches(items, POOL * scoring.batch_size):
         by_model_and_target = [
-            _score_group(m, group, how) for m, how in zip(models, each, strict=True)
+            _score_group(loaded, group, resolved)
+            for loaded, resolved in zip(models, each, strict=True)
         ]
         for by_model in zip(*by_model_and_target, strict=True):
             bits = [line.totals.bits for line in by_model]

@@ -127,7 +127,7 @@ def _with_interval(translations: Translations, options: BleuOptions) -> Score:
         return corpus_score(translations.texts, references, options)
 
 
-def translation_record(translations: Translations, how: Translating) -> dict[str, Any]:
+def translation_record(translations: Translations, translating: Translating) -> dict[str, Any]:
     """Make the record of a model's translation scores.
 
     Returns:
@@ -140,8 +140,10 @@ def translation_record(translations: Translations, how: Translating) -> dict[str
         "exact_match": translations.exact_match,
         "cut": translations.cut,
         "max_tokens": translations.max_tokens,
-        "metrics": [record_of(score) for score in scores(translations, how.metrics)],
-        "by_length": list(by_source_length(translations, how.metrics[0], how.lengths)),
+        "metrics": [record_of(score) for score in scores(translations, translating.metrics)],
+        "by_length": list(
+            by_source_length(translations, translating.metrics[0], translating.lengths)
+        ),
     }
 
 

@@ -49,16 +49,17 @@ class Work:
     lasting: bool = False
 
     @classmethod
-    def of_files(cls, names: Sequence[str], **more: int) -> Work:
+    def of_files(cls, names: Sequence[str], rows: int = 1) -> Work:
         """Estimate the work of reading files; None stands for the held-out text.
 
         A token has at least a byte. `-` counts what a shell's `< FILE` has; what comes through a
         pipe counts nothing, for its size is not known.
         """
         if not names:
-            return cls(read=None, **more)
+            return cls(read=None, rows=rows)
         paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
-        return cls(read=sum(path.stat().st_size for path in paths if path.is_file()), **more)
+        read = sum(path.stat().st_size for path in paths if path.is_file())
+        return cls(read=read, rows=rows)
 
     def of(self, stored: StoredModel | StoredMixture) -> Workload:
         """Estimate the work for one model; a held-out token has at least one byte."""

@@ -691,7 +691,7 @@ class ReadOnlyModel(StoredModel):
     def write_config(self, architecture: str, preset: str | None = None, **groups: Any) -> None:
         self.known.update({"architecture": architecture, "preset": preset, **groups})
 
-    def replace_part(self, *what: Any, **how: Any) -> None:
+    def replace_part(self, *arguments: Any, **options: Any) -> None:
         """Do nothing: only rank 0 writes."""
 
     write_weights = write_checkpoint = rewind = seal = keep_current_hashes = replace_part

@@ -260,7 +260,11 @@ class GrowingArray:
 
 
 def release_pages(array: np.ndarray | ConcatenatedArray) -> None:
-    """Release the memory of an unchanged array that is mapped from a file."""
+    """Release the memory of an unchanged array that is mapped from a file.
+
+    The whole map is released, of a slice too; also one for copy-on-write, as of encoded texts,
+    which `seqgen.mapped_tensors.forget_pages` leaves alone.
+    """
     for part in array.parts if isinstance(array, ConcatenatedArray) else [array]:
         while isinstance(part, np.ndarray):
             part = part.base

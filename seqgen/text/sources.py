@@ -219,8 +219,8 @@ def require_equal_widths(name: str, expected: int | None, given: int | None) -> 
             "text" if width is None else f"vectors of {width} numbers"
             for width in (expected, given)
         ]
-        how = "" if expected is None else "; give a file of such vectors (.npy or .safetensors)"
-        raise SeqgenError(f"{name} reads {kinds[0]}, not {kinds[1]}{how}")
+        advice = "" if expected is None else "; give a file of such vectors (.npy or .safetensors)"
+        raise SeqgenError(f"{name} reads {kinds[0]}, not {kinds[1]}{advice}")
 
 
 def starts_of(ends: np.ndarray) -> np.ndarray:

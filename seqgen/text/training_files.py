@@ -72,8 +72,8 @@ def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
         if left_out and inside is not None:
             found = f"{plural(len(left_out), 'file')} of {name} left out"
             what = ", ".join(dict.fromkeys(left_out.values()))
-            how = "--field NAME reads the texts of records, --as-text all of it"
-            yield f"{found}: {first_names([*left_out], 3)} ({what}; {how})"
+            advice = "--field NAME reads the texts of records, --as-text all of it"
+            yield f"{found}: {first_names([*left_out], 3)} ({what}; {advice})"
         for kind in dict.fromkeys(kind for _, kind in kinds if kind.holds == "markup"):
             path, *pages = [path for path, each in kinds if each is kind]
             more = f" and {len(pages):,} more are" if pages else " is"

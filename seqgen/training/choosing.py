@@ -335,8 +335,8 @@ def _find_batch_size(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str,
             break
         rows = 2 * trial.training.batch_size
         rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
-        more = trial.plan.only_unset({"batch_size": rows, "lr": rate})
-        roomier = trial.with_settings({**size, **more})
+        larger = trial.plan.only_unset({"batch_size": rows, "lr": rate})
+        roomier = trial.with_settings({**size, **larger})
         if trial.prepared.train.tokens.size < LEAST_WINDOWS * rows * trial.training.seq_len:
             break
         try:
@@ -345,7 +345,7 @@ def _find_batch_size(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str,
             break
         if not gains or roomier.steps < LEAST_STEPS:
             break
-        chosen, trial = more, roomier
+        chosen, trial = larger, roomier
     return chosen, trial
 
 

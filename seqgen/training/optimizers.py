@@ -90,11 +90,11 @@ class TextbookAdagrad(Preconditioned):
 
     Args:
         window: L, how many squares are added up, the current one included; None for all.
-        more: see `Preconditioned`.
+        options: see `Preconditioned`.
     """
 
-    def __init__(self, groups: Iterable[Any], window: int | None, **more: Any) -> None:
-        super().__init__(groups, **more)
+    def __init__(self, groups: Iterable[Any], window: int | None, **options: Any) -> None:
+        super().__init__(groups, **options)
         self._window = window
 
     def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,8 +109,8 @@ class TextbookAdagrad(Preconditioned):
 class TextbookRMSprop(Preconditioned):
     """RMSprop (Tieleman and Hinton 2012): v <- beta2 v + (1 - beta2) g^2."""
 
-    def __init__(self, groups: Iterable[Any], beta2: float, **more: Any) -> None:
-        super().__init__(groups, **more)
+    def __init__(self, groups: Iterable[Any], beta2: float, **options: Any) -> None:
+        super().__init__(groups, **options)
         self._beta2 = beta2
 
     def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,8 +121,8 @@ class TextbookRMSprop(Preconditioned):
 class TextbookAdam(Preconditioned):
     """Adam (Kingma and Ba 2015): means of g and g^2, both divided by 1 - beta^t."""
 
-    def __init__(self, groups: Iterable[Any], betas: tuple[float, float], **more: Any) -> None:
-        super().__init__(groups, **more)
+    def __init__(self, groups: Iterable[Any], betas: tuple[float, float], **options: Any) -> None:
+        super().__init__(groups, **options)
         self._betas = betas
 
     def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -346,9 +346,10 @@ def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimize
     maps = {member.parameter: member.maps for member in matrices}
     groups = _groups(matrices, lr, config.weight_decay)
     product_type = torch.bfloat16 if config.precision == "bf16" else None
-    how = {"momentum": config.muon_momentum, "product_type": product_type}
-    muon = [Muon(groups, maps, lr=lr, **how)] if matrices else []
-    return muon + (_adaptive(AdamW, others, config) if others else [])
+    rules: list[Optimizer] = []
+    if matrices:
+        rules.append(Muon(groups, maps, lr, config.muon_momentum, product_type=product_type))
+    return rules + (_adaptive(AdamW, others, config) if others else [])
 
 
 OPTIMIZERS: dict[str, Callable[[list[ParameterGroup], TrainingConfig], list[Optimizer]]] = {

@@ -112,10 +112,10 @@ class RunOptions:
     added: Options = field(default_factory=AddedOptions)
 
     @classmethod
-    def of(cls, device: str, report: Report, **more: Any) -> RunOptions:
+    def of(cls, device: str, report: Report, **options: Any) -> RunOptions:
         """Make the options for this process of a run."""
         heard = LastEvents(report if ranks.is_leader() else lambda event: None)
-        return cls(place=choose_device(device), report=heard, **more)
+        return cls(place=choose_device(device), report=heard, **options)
 
     def check(self) -> None:
         """Refuse sharding with one process, and invalid plugin options."""

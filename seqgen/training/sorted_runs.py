@@ -216,9 +216,9 @@ def _merge_runs(
         heads = [run.keys[at : at + at_once] for at, run in zip(done, runs, strict=True)]
         # What is no more than the last key of each head cannot come again in another one.
         parts = zip(heads, done, runs, strict=True)
-        more = [head[-1] for head, at, run in parts if at + head.size < run.keys.size]
-        if more:
-            heads = [head[: head.searchsorted(min(more), "right")] for head in heads]
+        last_keys = [head[-1] for head, at, run in parts if at + head.size < run.keys.size]
+        if last_keys:
+            heads = [head[: head.searchsorted(min(last_keys), "right")] for head in heads]
         spans = [slice(at, at + head.size) for at, head in zip(done, heads, strict=True)]
         keys, which, _ = _distinct_keys(np.concatenate(heads), sys.maxsize)
         raw, suffixes = (np.zeros(keys.size, np.int64) for _ in range(2))

@@ -54,11 +54,11 @@ class OwnLossValidation(Validation):
 
     Attributes:
         little: how much of what is held out is looked at during training, see `loss`.
-        how: the loss was measured.
+        protocol: says how the loss was measured.
     """
 
     little: ClassVar[int]
-    how: ClassVar[str]
+    protocol: ClassVar[str]
 
     @abstractmethod
     def loss(self, most: int | None = None) -> float:
@@ -77,5 +77,5 @@ class OwnLossValidation(Validation):
         began = time.monotonic()
         loss = self.loss()
         figures = {f"val_{name}": value for name, value in self.figures.items()}
-        about = {"protocol": self.how, **figures, **self.about()}
+        about = {"protocol": self.protocol, **figures, **self.about()}
         return FinalValidation(loss, time.monotonic() - began, about)

@@ -257,8 +257,8 @@ def _recommend(session: Session) -> None:
     alone, _, mixed = fitted.losses
     if alone - mixed > WORTH_IT:
         better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
-        how = f"seqgen train --resume {name} --with-ngram"
-        session.report(Notice(text=f"mixed with an n-gram model it is {better}: {how}"))
+        command = f"seqgen train --resume {name} --with-ngram"
+        session.report(Notice(text=f"mixed with an n-gram model it is {better}: {command}"))
 
 
 def _count_sample(prepared: Prepared, order: int) -> NGram:

@@ -301,9 +301,9 @@ class Inputs:
             return val
         from seqgen import store
 
-        kept, *more = map(Path, self.keep([val]))
-        if more:  # texts of the records of a folder, each of which ends with a newline
-            blocks = chain.from_iterable(map(_blocks_of, [kept, *more]))
+        kept, *others = map(Path, self.keep([val]))
+        if others:  # texts of the records of a folder, each of which ends with a newline
+            blocks = chain.from_iterable(map(_blocks_of, [kept, *others]))
             kept = self._linked(store.keep_text(blocks), f"{Path(val).stem}.txt")
         return str(kept.resolve())
 

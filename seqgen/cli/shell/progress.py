@@ -354,9 +354,9 @@ def _table(result: TrainingResult) -> None:
         rows["features"] = named_figures(result.layer_weights)
     room = max(40, console(sys.stderr).width - INDENT) if is_terminal(sys.stderr) else sys.maxsize
     for key, value in rows.items():
-        first, *more = textwrap.wrap(value, room)
+        first, *rest = textwrap.wrap(value, room)
         say(f"  {key:<14} {first}")
-        for line in more:
+        for line in rest:
             say(f"{'':{INDENT}}{line}")
     for line in (result.sample or "").strip("\n").splitlines()[:SAMPLE_LINES]:
         say(f"  | {line[:SAMPLE_WIDTH]}")

@@ -120,10 +120,10 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         super().__post_init__()
         check_one_pipe(*self.source, *self.target)
 
-    def named(self, more: Iterable[str] = ()) -> list[str]:
-        """List the files that training reads: DATA and `more`, without targets."""
+    def named(self, files: Iterable[str] = ()) -> list[str]:
+        """List the files that training reads: DATA and `files`, without targets."""
         vectors = [] if self.source_vectors is None else [self.source_vectors]
-        return [*self.data, *more] or [*self.source] or vectors
+        return [*self.data, *files] or [*self.source] or vectors
 
     def inputs(self, settings: Any, out: Output) -> Inputs:
         """List the input files, with the field to read from records."""
@@ -211,7 +211,7 @@ class Recipe(Options, panel=Panel.WHAT):
     )
     given_settings: SettingFlags = group(SettingFlags)
     added: AddedFlags = group(AddedFlags)
-    more: MoreSettings = group(MoreSettings)
+    other_settings: MoreSettings = group(MoreSettings)
 
     def settings(self, machine: SeededDevice) -> dict[str, Any]:
         """Collect the settings given by flags and `--set`, by name."""
@@ -221,12 +221,13 @@ class Recipe(Options, panel=Panel.WHAT):
             flags |= part.to_dict()
         flags["seed"] = machine.seed
         given = {name: value for name, value in flags.items() if value is not None}
-        return given | self.more.assigned
+        return given | self.other_settings.assigned
 
     @property
     def asked(self) -> dict[str, Any]:
         """Keyword arguments of a `RunRequest` from this group, without the settings."""
-        return {**self.kind.asked, "config": self.more.tables, "parameters": self.parameters}
+        config = self.other_settings.tables
+        return {**self.kind.asked, "config": config, "parameters": self.parameters}
 
     def put_help(self, out: Output) -> bool:
         """Print what `--preset help` or `--set help` asks for; return whether one was given."""
@@ -235,7 +236,7 @@ class Recipe(Options, panel=Panel.WHAT):
         if self.kind.preset == "help":
             put_presets(out)
             return True
-        for key, _, name in (text.partition("=") for text in self.more.set_):
+        for key, _, name in (text.partition("=") for text in self.other_settings.set_):
             if key == "help":
                 architecture = None if self.kind.model == registry.AUTO else self.kind.model
                 if architecture is None and self.kind.preset:

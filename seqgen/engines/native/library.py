@@ -100,9 +100,10 @@ def compile_kernels(target: Path, level: Sequence[str], options: Sequence[str] =
         raise OSError("there is no C compiler")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / target.name
-        how = [*FLAGS, *level, *options, f"-DMARK={source_checksum(SOURCE)}u", str(SOURCE), "-lm"]
+        mark = f"-DMARK={source_checksum(SOURCE)}u"
+        compiler_flags = [*FLAGS, *level, *options, mark, str(SOURCE), "-lm", "-o", str(made)]
         done = subprocess.run(
-            [*command, *how, "-o", str(made)], capture_output=True, text=True, check=False
+            [*command, *compiler_flags], capture_output=True, text=True, check=False
         )
         if done.returncode:
             reason = done.stderr.strip().partition("\n")[0]

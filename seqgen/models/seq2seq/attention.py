@@ -73,9 +73,9 @@ class DotScore(Part):
 class GeneralScore(DotScore):
     """General attention score q . W h_j (Luong et al. 2015, equation 8)."""
 
-    def pieces(self, query_size: int, size: int, *more: bool) -> Pieces:
+    def pieces(self, query_size: int, size: int, scaled: bool, covers: bool = False) -> Pieces:
         map_ = Linear(size, query_size, bias=False)
-        return {**super().pieces(query_size, size, *more), "map": map_}
+        return {**super().pieces(query_size, size, scaled), "map": map_}
 
     def keys(self, encoded: Leaf) -> Leaf:
         return self.map(encoded)

@@ -612,13 +612,14 @@ def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, 
     if isinstance(tokenizer, CharTokenizer):
         return _scored("t5", _letters(tokenizer), tokenizer.unk_id)
     if isinstance(tokenizer, WholeSentencepieceTokenizer):
-        how = tokenizer.normaliser
-        if how.kind != "bpe" or not how.byte_fallback or how.rules or how.squeeze:
+        normaliser = tokenizer.normaliser
+        changes_text = normaliser.rules or normaliser.squeeze
+        if normaliser.kind != "bpe" or not normaliser.byte_fallback or changes_text:
             raise ValueError("it changes texts, has no bytes, or does not merge by score")
         pieces = _mergeable(pieces_of(tokenizer.content))
-        more = range(len(pieces), tokenizer.vocab_size)
-        pieces += [Subword(f"[PAD {i}]", 0.0, CONTROL) for i in more]
-        return _scored("llama", pieces, tokenizer.unk_id, how.dummy_prefix)
+        unused = range(len(pieces), tokenizer.vocab_size)
+        pieces += [Subword(f"[PAD {i}]", 0.0, CONTROL) for i in unused]
+        return _scored("llama", pieces, tokenizer.unk_id, normaliser.dummy_prefix)
     table = parse_json(files_of(tokenizer, framing, name)["tokenizer.json"])
     if table["model"].get("type") == "Unigram":
         raise ValueError("it has no bytes there for what no piece spells")
@@ -641,8 +642,8 @@ def _byte_level_facts(table: dict[str, Any], tokenizer: Tokenizer, name: str) ->
         SeqgenError: it is of another kind.
     """
     model = table.get("model", {})
-    how = name_of_split(table.get("pre_tokenizer")), bool(model.get("ignore_merges"))
-    pre = next((name for name, pre in PRES.items() if how == (pre.split, pre.whole_words)), None)
+    split = name_of_split(table.get("pre_tokenizer")), bool(model.get("ignore_merges"))
+    pre = next((name for name, pre in PRES.items() if split == (pre.split, pre.whole_words)), None)
     if model.get("type") != "BPE" or pre is None:
         raise SeqgenError(
             f"{name} has a tokenizer of kind {tokenizer.kind} that a GGUF file cannot hold; byte, "

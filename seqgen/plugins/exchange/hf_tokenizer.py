@@ -273,8 +273,8 @@ def from_merges(folder: Path, ends: Ends) -> bytes:
     table["model"] = {"type": "BPE", "vocab": vocabulary, "merges": merges}
     if bart:
         sides = {"sep": ["</s>", vocabulary["</s>"]], "cls": ["<s>", vocabulary["<s>"]]}
-        how = {"trim_offsets": True, "add_prefix_space": False}
-        table["post_processor"] = {"type": "RobertaProcessing", **sides, **how}
+        spaces = {"trim_offsets": True, "add_prefix_space": False}
+        table["post_processor"] = {"type": "RobertaProcessing", **sides, **spaces}
         for which, name in zip(SPECIAL, ("<s>", "</s>", "<pad>"), strict=True):
             ends.table.setdefault(f"{which}_token", name)
     return json_bytes(table)

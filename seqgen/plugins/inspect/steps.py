@@ -399,10 +399,10 @@ def features(text: list[str]) -> dict[str, np.ndarray]:
             before = character
         kinds = (before.isupper(), before.isspace(), _is_mark(before))
         rows.append((line, word, quoted, brackets, *kinds, len(rows)))
-    names = "position in line", "position in word", "inside quotes", "inside brackets"
-    more = "capital", "white space", "punctuation", "position in text"
-    table = np.array(rows, np.float64).reshape(-1, len(names) + len(more))
-    return dict(zip((*names, *more), table.T, strict=True))
+    names = ("position in line", "position in word", "inside quotes", "inside brackets")
+    names += ("capital", "white space", "punctuation", "position in text")
+    table = np.array(rows, np.float64).reshape(-1, len(names))
+    return dict(zip(names, table.T, strict=True))
 
 
 def _is_mark(character: str) -> bool:

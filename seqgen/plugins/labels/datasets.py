@@ -68,9 +68,13 @@ class PreparedExamples(Prepared):
 
     @property
     def about(self) -> dict[str, Any]:
-        more = {"classes": len(self.classes), "dropped": self.dropped}
-        oov = self.train.sources.oov, self.val.sources.oov if self.val else None
-        return {**super().about, "train_oov": oov[0], "val_oov": oov[1], **more}
+        return {
+            **super().about,
+            "train_oov": self.train.sources.oov,
+            "val_oov": self.val.sources.oov if self.val else None,
+            "classes": len(self.classes),
+            "dropped": self.dropped,
+        }
 
     def keep_validation(self, stored: StoredModel) -> None:
         if self.val is not None:

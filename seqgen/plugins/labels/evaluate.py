@@ -217,12 +217,12 @@ def _by_label(names: Sequence[str], matrix: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def _signature(by_word: bool, figure: str, more: Sequence[str]) -> str:
+def _signature(by_word: bool, figure: str, parts: Sequence[str]) -> str:
     """Describe how the confidence intervals were computed, as a short signature string."""
     unit = "sentences" if by_word else "examples"
     accuracy = f"bootstrap-of-{unit}" if by_word else "wilson"
     return "|".join(
-        ["interval:95%", f"accuracy:{accuracy}", f"{figure}:bootstrap-of-{unit}", *more]
+        ["interval:95%", f"accuracy:{accuracy}", f"{figure}:bootstrap-of-{unit}", *parts]
     )
 
 

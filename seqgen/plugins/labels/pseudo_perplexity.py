@@ -69,8 +69,8 @@ def masked_loss(model: MaskedModel, corpus: Corpus, most: int | None = None) -> 
     count = max(1, AT_ONCE // (model.window + 2))
     nats, hidden, first = 0.0, 0, 0
     while rows := list(islice(texts, count)):
-        more = _loss_of(model, rows, first)
-        nats, hidden, first = nats + more[0], hidden + more[1], first + len(rows)
+        row_nats, row_hidden = _loss_of(model, rows, first)
+        nats, hidden, first = nats + row_nats, hidden + row_hidden, first + len(rows)
     return nats / hidden if hidden else 0.0
 
 

@@ -28,7 +28,7 @@ class LabelValidation(OwnLossValidation):
     """Validation of classifiers and taggers: cross-entropy and accuracy of labels."""
 
     little = most = VALIDATION_EXAMPLES
-    how = "every label of the held-out part"
+    protocol = "every label of the held-out part"
 
     def loss(self, most: int | None = None) -> float:
         totals = label_totals(self.loaded.model, self.prepared.val, most)
@@ -43,7 +43,7 @@ class MaskedValidation(OwnLossValidation):
     """Validation of masked models: loss at hidden tokens, the same ones every time."""
 
     little = VALIDATION_ROWS * VALIDATION_LENGTH
-    how = f"{HELD_OUT_SHARE:.0%} of the tokens hidden; no perplexity"
+    protocol = f"{HELD_OUT_SHARE:.0%} of the tokens hidden; no perplexity"
 
     def loss(self, most: int | None = None) -> float:
         return masked_loss(self.loaded.model, self.prepared.val, most)
@@ -68,7 +68,7 @@ class BothWaysValidation(Validation):
         if not losses:
             return FinalValidation()
         forwards = self._each[0].loaded
-        how = f"{protocol(forwards, for_model(forwards))}; the mean of both directions"
+        scored = f"{protocol(forwards, for_model(forwards))}; the mean of both directions"
         perplexities = dict(zip(("forward", "backward"), map(math.exp, losses), strict=True))
-        about = {"protocol": how, "val_perplexities": perplexities}
+        about = {"protocol": scored, "val_perplexities": perplexities}
         return FinalValidation(sum(losses) / 2, seconds, about)

@@ -319,16 +319,16 @@ class _Rules:
         least, most = _count(path, schema, "Items")
         first = schema.get("prefixItems", [])[:most]
         names = [self._rule(f"{path}/prefixItems/{n}", one) for n, one in enumerate(first)]
-        more = None
+        item = None
         if schema.get("items", True) is not False and most != len(first):
-            more = self._rule(f"{path}/items", schema.get("items", True))
+            item = self._rule(f"{path}/items", schema.get("items", True))
         elif most is None or most > len(first):
             most = len(first)
         require(most is None or least <= most, f"{path}: minItems is more than there can be")
-        return [[self._writes("["), self._listed(f"{path}~list", names, more, least, most)]]
+        return [[self._writes("["), self._listed(f"{path}~list", names, item, least, most)]]
 
     def _listed(
-        self, path: str, names: Sequence[str], more: str | None, least: int, most: int | None
+        self, path: str, names: Sequence[str], item: str | None, least: int, most: int | None
     ) -> str:
         """Create the rules of an array's items and its closing bracket."""
         count = max(least, len(names) if most is None else most, len(names))
@@ -337,16 +337,16 @@ class _Rules:
         rule = None
         if most is None:  # any number more
             rule = f"{path}~more"
-            self.rules[rule] = [[end], [self._writes(", "), more, rule]]
+            self.rules[rule] = [[end], [self._writes(", "), item, rule]]
         for at in range(count, -1, -1):
             productions: list[list[Symbol]] = []
             if at >= least:
                 productions.append([end])
             if at < count or most is None:
-                item = names[at] if at < len(names) else more
+                name = names[at] if at < len(names) else item
                 following = f"{path}/{at + 1}" if at < count else rule
                 comma = [self._writes(", ")] if at else []
-                productions.append([*comma, item, following])
+                productions.append([*comma, name, following])
             self.rules[f"{path}/{at}"] = productions
         return f"{path}/0"
 

@@ -159,17 +159,17 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
     if command not in REPLAYED:
         raise SeqgenError(f"only {', '.join(REPLAYED)} can be repeated, not {command}")
     given = _given([command, *arguments])
-    more = ["--record"]
+    added = ["--record"]
     if seed is not None and "seed" not in given:
-        more += ["--seed", str(seed)]
+        added += ["--seed", str(seed)]
     if len(models) == 1 and not given.keys() & {"models", "model", "parts", "all_"}:
-        more += ["-m", models[0]]  # which was the latest then
+        added += ["-m", models[0]]  # which was the latest then
     with tempfile.TemporaryDirectory() as home:
         if command in STORING:
             _link_models(Path(home), [name for record in records for name in _made_by(record)])
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "seqgen", command, *more, *arguments],
+                [sys.executable, "-m", "seqgen", command, *added, *arguments],
                 input=stdin,
                 stdin=subprocess.DEVNULL if stdin is None else None,
                 capture_output=True,

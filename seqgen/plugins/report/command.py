@@ -238,13 +238,13 @@ def training_commands(model: StoredModel, name: str) -> list[str]:
     origins = store.origins_of(model)
     if None in origins.values():
         return []
-    more = "".join(
+    flags = "".join(
         f" --{kind.replace('_', '-')} {shlex.quote(store.model_argument(origin))}"
         for kind, origin in origins.items()
     )
     seed = model.record.get("seed")
-    more += "" if seed is None else f" --seed {seed}"
-    return [f'seqgen train {data} --config "$(seqgen models path {name})/config.json"{more}']
+    flags += "" if seed is None else f" --seed {seed}"
+    return [f'seqgen train {data} --config "$(seqgen models path {name})/config.json"{flags}']
 
 
 def _search(portrait: Portrait, name: str) -> str:

@@ -89,19 +89,19 @@ def translated(loaded: LoadedModel, pairs: Pairs) -> Translated:
         SeqgenError: there are none, or they cannot be read.
     """
     bleu = BleuOptions()
-    how = Translating(search=SEARCH, metrics=(bleu,))
+    translating = Translating(search=SEARCH, metrics=(bleu,))
     first = list(islice(pairs, MOST_PAIRS))
-    how = how.with_length_limit(loaded, first)
-    made = translate(loaded, first, how.search)
+    translating = translating.with_length_limit(loaded, first)
+    made = translate(loaded, first, translating.search)
     lines = list(_lines(made))
     worst = sorted(range(len(lines)), key=lambda number: (lines[number].chrf, number))
     return Translated(
         pairs=len(lines),
-        metrics=[record_of(score) for score in scores(made, how.metrics)],
+        metrics=[record_of(score) for score in scores(made, translating.metrics)],
         by_length=list(by_source_length(made, bleu)),
-        examples=_examples(loaded, made, lines, how.search),
+        examples=_examples(loaded, made, lines, translating.search),
         worst=[lines[number] for number in worst[:WORST]],
-        search=str(how),
+        search=str(translating),
     )
 
 

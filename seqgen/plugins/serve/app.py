@@ -301,8 +301,8 @@ async def completions(server: Server, request: Request) -> Response:
     fields = await server.read(request, (*protocol.FILTERS, *protocol.OTHERS))
     loaded = await server.model(fields)
     by = server.patterns if fields.keys() & {"pattern", "response_format"} else None
-    how = read_completion, fields, loaded, server.options
-    asked = await until_gone(request, server.prepare(deadline, *how, by=by))
+    read = server.prepare(deadline, read_completion, fields, loaded, server.options, by=by)
+    asked = await until_gone(request, read)
     texts = len(asked.prompts) * asked.candidates
     if texts > MOST_TEXTS:
         why = f"the request asks for {texts:,} texts, and {MOST_TEXTS:,} is the most: send several"
@@ -354,14 +354,19 @@ class Answer:
             Busy: it has too much.
         """
         asked, deadline = self.asked, self.deadline
-        how = {
-            "client": self.client,
-            "writer": asked.writer,
-            "prompts": asked.prompts,
-            "samples": asked.candidates,
-        }
-        how |= {"processors": asked.processors, "top": asked.top, "streams": asked.stream}
-        self.tasks = [Writing(asked.loaded, self.inbox.put, deadline, **how)]
+        writing = Writing(
+            asked.loaded,
+            self.inbox.put,
+            deadline,
+            client=self.client,
+            writer=asked.writer,
+            prompts=asked.prompts,
+            samples=asked.candidates,
+            processors=asked.processors,
+            top=asked.top,
+            streams=asked.stream,
+        )
+        self.tasks = [writing]
         if asked.scores_prompts:
             self.tasks.append(Job(asked.loaded, self.scores.put, deadline, score_prompts(asked)))
         try:
@@ -550,8 +555,9 @@ async def score(server: Server, request: Request) -> Response:
         raise Refused(why, param="sources")
     if sources and not pairs:
         raise Refused(f"{loaded.name} has no sources", param="sources")
-    how = loaded, lines, sources, server.options.max_prompt
-    await until_gone(request, server.prepare(deadline, check_lengths, *how))
+    most = server.options.max_prompt
+    checked = server.prepare(deadline, check_lengths, loaded, lines, sources, most)
+    await until_gone(request, checked)
     if pairs:
         lines = tuple(f"{a}\t{b}" for a, b in zip(sources, lines, strict=True))
     return await records_of(server, request, loaded, deadline, score_each(loaded, lines))
@@ -885,7 +891,8 @@ def make_app(server: Server) -> ASGIApp:
     if options.api_key is not None:
         app = Key(app, options.api_key)
     if options.allow_origin:
-        methods = {method for method, _ in endpoints.values()}
-        how = {"allow_methods": sorted(methods), "allow_headers": ["*"]}
-        app = CORSMiddleware(app, allow_origins=options.allow_origin, **how)
+        methods = sorted({method for method, _ in endpoints.values()})
+        app = CORSMiddleware(
+            app, allow_origins=options.allow_origin, allow_methods=methods, allow_headers=["*"]
+        )
     return Guard(app, server)

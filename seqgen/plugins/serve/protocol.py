@@ -295,8 +295,19 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     writer = Writer(loaded, options)
     processors = with_bias(writer.processors, fields.get("logit_bias", {}), loaded, options)
     usage = typed("include_usage", extra.get("include_usage") or False, bool)
-    how = (loaded, writer, prompts, added, choices, candidates, processors)
-    return Query(*how, flags["echo"], top, flags["stream"], usage)
+    return Query(
+        loaded=loaded,
+        writer=writer,
+        prompts=prompts,
+        added=added,
+        choices=choices,
+        candidates=candidates,
+        processors=processors,
+        echo=flags["echo"],
+        top=top,
+        stream=flags["stream"],
+        usage=usage,
+    )
 
 
 def read_prompts(

@@ -49,8 +49,8 @@ class Listening(uvicorn.Server):
     @property
     def address(self) -> str:
         """URL of the server."""
-        host, port, *more = self.socket.getsockname()
-        return f"http://[{host}]:{port}" if more else f"http://{host}:{port}"
+        host, port, *of_ipv6 = self.socket.getsockname()
+        return f"http://[{host}]:{port}" if of_ipv6 else f"http://{host}:{port}"
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Shut down gracefully, or exit at once at the second signal of any kind."""

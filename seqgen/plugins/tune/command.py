@@ -114,7 +114,7 @@ def tune(
     kind: ModelKind,
     files: TrainingFiles,
     fixed: FixedSettings,
-    more: MoreSettings,
+    other_settings: MoreSettings,
     trials: Trials,
     searched: Searched,
     studies: Studies,
@@ -137,7 +137,7 @@ def tune(
     inputs = files.inputs(fixed, out)
     names = files.named()
     settings = {key: value for key, value in fixed.to_dict().items() if value is not None}
-    settings |= more.assigned | files.held_out(fixed, inputs)
+    settings |= other_settings.assigned | files.held_out(fixed, inputs)
     wrong = next((name for name in (*BUDGETS, "seed") if name in settings), None)
     require(
         wrong is None,
@@ -156,7 +156,7 @@ def tune(
         targets=inputs.keep(files.target),
         **kind.asked,
         settings=settings,
-        config=more.tables,
+        config=other_settings.tables,
         device=machine.device,
         searched=space,
         sampler=searched.sampler,

@@ -254,8 +254,8 @@ class Connection(sqlite3.Connection):
     They are written to a log beside the file. Cut power may lose the last ones.
     """
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.execute("PRAGMA journal_mode=WAL")
         self.execute("PRAGMA synchronous=NORMAL")
 

@@ -164,10 +164,9 @@ class Sweep:
             Interrupted: says how to go on.
             SeqgenError: another run is training it, or it cannot be written.
         """
-        how = {"device": self.device, "report": report}
         try:
             if _can_go_on(cell.name):
-                result = resume(cell.name, data=self.data, **how)
+                result = resume(cell.name, data=self.data, device=self.device, report=report)
             else:
                 result = train(
                     self.data,
@@ -176,7 +175,8 @@ class Sweep:
                     settings={**self.settings, "seed": cell.seed},
                     parameters=cell.target_parameters,
                     overwrite=True,
-                    **how,
+                    device=self.device,
+                    report=report,
                 )
         except Diverged as error:
             return SweepRecord(**asdict(cell), stopped="failed", error=str(error))

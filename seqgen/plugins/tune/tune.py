@@ -320,10 +320,10 @@ class Tuning(RunRequest):
         """Train a trial, and record its result."""
         began, losses = time.monotonic(), []
 
-        def record(stopped: str, loss: float | None, **more: Any) -> TrialRecord:
+        def record(stopped: str, loss: float | None, **fields: Any) -> TrialRecord:
             seconds = time.monotonic() - began
             what = {"trial": trial.index, "settings": trial.values, "seconds": seconds}
-            return TrialRecord(**what, val_loss=loss, stopped=stopped, **more)
+            return TrialRecord(**what, val_loss=loss, stopped=stopped, **fields)
 
         def watch(event: Event) -> None:
             if isinstance(event, Validated):
@@ -344,8 +344,9 @@ class Tuning(RunRequest):
             if not ran_out_of_memory(error):
                 raise
             return record("failed", None, error=f"out of memory: {first_line(error)}")
-        more = {"steps": result.steps, "parameters": result.parameters}
-        return record(str(result.stopped), result.val_loss, **more)
+        return record(
+            str(result.stopped), result.val_loss, steps=result.steps, parameters=result.parameters
+        )
 
     def _train(self, trial: Trial, settings: Mapping[str, Any], watch: Report) -> TrainingResult:
         """Train a model in the folder of a trial."""

@@ -18,7 +18,7 @@ ROW, AT_ONCE = 512, 1 << 14
 class WordValidation(OwnLossValidation):
     """Validation of word vectors: loss per token over a number of rows."""
 
-    little, how = VALIDATION_ROWS, "every word with its whole context"
+    little, protocol = VALIDATION_ROWS, "every word with its whole context"
 
     def loss(self, most: int | None = None) -> float:
         if most is None:

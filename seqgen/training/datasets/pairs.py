@@ -371,7 +371,7 @@ class PairDataset(Dataset):
     def encode(
         self, facts: Survey, parts: DataParts, tokens: Tokenizers, report: Report
     ) -> PreparedPairs:
-        val_pairs, val, more = None, None, 0
+        val_pairs, val, val_dropped = None, None, 0
         encode = partial(encode_pairs, tokenizers=tokens)
         if is_large(self.files.paths) and isinstance(tokens.source, Tokenizer):
             encode = partial(encode_once, tokenizers=tokens, report=report)
@@ -380,10 +380,10 @@ class PairDataset(Dataset):
             require_equal_widths("the model", *features)
         train_pairs, train, dropped = self._fitting(parts.train, encode, "train on")
         if parts.val is not None:
-            val_pairs, val, more = self._fitting(parts.val, encode, "validate with")
-        if dropped + more:
+            val_pairs, val, val_dropped = self._fitting(parts.val, encode, "validate with")
+        if dropped + val_dropped:
             longest = "{} and {} tokens".format(*self.limits)
-            left_out = f"{plural(dropped + more, 'pair')} of {facts.lines:,} left out"
+            left_out = f"{plural(dropped + val_dropped, 'pair')} of {facts.lines:,} left out"
             flags = "--max-source-len and --max-target-len"
             report(Notice(text=f"{left_out}: a side is longer than {longest} ({flags})"))
         return self.kind(
@@ -398,7 +398,7 @@ class PairDataset(Dataset):
             parts=DataParts(train_pairs, val_pairs),
             tokenizers=tokens,
             files=self.files,
-            dropped=dropped + more,
+            dropped=dropped + val_dropped,
         )
 
     def _fitting(

@@ -116,9 +116,9 @@ class GeneratedTexts(Regime):
         flat, prompts = written.reshape(len(owners), -1), self.prompts(rows)[owners]
         tokens, targets = join_prompts(rows.batch.tokens[owners], prompts, flat)
         # As wide as on the other ranks, so that all draw the same masks.
-        more = ((0, 0), (0, ranks.all_max(tokens.shape[1]) - tokens.shape[1]))
-        tokens = np.pad(tokens, more)
-        targets = np.pad(targets, more, constant_values=IGNORED)
+        padding = ((0, 0), (0, ranks.all_max(tokens.shape[1]) - tokens.shape[1]))
+        tokens = np.pad(tokens, padding)
+        targets = np.pad(targets, padding, constant_values=IGNORED)
         reading = self.reader.read(
             to_device(tokens, rows.device), rows.past, rows.batch.source, repeat=owners.tolist()
         )

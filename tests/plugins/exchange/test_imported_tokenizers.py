@@ -2,7 +2,6 @@
 
 import re
 from functools import partial
-from types import SimpleNamespace
 
 import hf_models
 import pytest
@@ -12,7 +11,6 @@ from hf_models import QWEN, byte_level, metaspace, sentencepiece_model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgen.cli import run
 from seqgen.plugins.exchange.imported_tokenizers import (
     HuggingFaceTokenizer,
     WholeSentencepieceTokenizer,
@@ -20,18 +18,6 @@ from seqgen.plugins.exchange.imported_tokenizers import (
 from seqgen.text.corpus import encode_corpus
 from seqgen.text.framing import Framing
 from seqgen.training.datasets.tokenizing import tokenize
-
-
-@pytest.fixture
-def go(capfdbinary):
-    """Return what runs a command, and gives its exit code, its output and its messages."""
-
-    def call(*arguments):
-        code = run(["tokenize", *map(str, arguments)])
-        out, err = capfdbinary.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err.decode(), lines=out.decode().split("\n"))
-
-    return call
 
 
 def from_elsewhere(kind):
@@ -65,11 +51,12 @@ def test_a_text_has_the_ids_that_a_model_reads(elsewhere, texts, at):
     assert [line.index for line in lines] == list(range(len(lines)))
 
 
-def test_the_ids_are_those_of_training_and_scoring(elsewhere, tmp_path, go):
+def test_the_ids_are_those_of_training_and_scoring(elsewhere, tmp_path, cli):
     tokenizer, _ = elsewhere
     tokenizer.save(tmp_path / "tokenizer")
     (tmp_path / "text").write_text(hf_models.TEXT)
-    written = go(tmp_path / "text", "--tokenizer", tmp_path / "tokenizer").lines
+    _, out, _ = cli("tokenize", tmp_path / "text", "--tokenizer", tmp_path / "tokenizer")
+    written = out.split("\n")
     framing = Framing(start=0, end=None, stop=None)  # these name no token that begins texts
     corpus = encode_corpus([hf_models.TEXT], tokenizer, "stream", framing=framing)
     assert " ".join(written).split() == list(map(str, corpus.tokens.tolist()))

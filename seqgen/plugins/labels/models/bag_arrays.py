@@ -100,11 +100,12 @@ class BagOfTokens:
 
     def _bounded(self, ids: Leaf, tokens: Leaf) -> Leaf:
         """Replace white space, start and padding in ids (S, L) by V, with one more column of V."""
-        ops, more = ops_of(ids), (len(ids), 1)
+        ops, column = ops_of(ids), (len(ids), 1)
         place = ops.count(ids, ids.shape[1] + 1)
-        blank = ops.along(1, self.blank[ids], ops.zeros(self.blank, *more))
+        blank = ops.along(1, self.blank[ids], ops.zeros(self.blank, *column))
         outside = (place == 0) | (place > tokens[:, None])
-        return ops.where(blank | outside, len(self.blank), ops.along(1, ids, ops.zeros(ids, *more)))
+        longer = ops.along(1, ids, ops.zeros(ids, *column))
+        return ops.where(blank | outside, len(self.blank), longer)
 
 
 def rolled(x: Leaf) -> Leaf:

@@ -116,8 +116,8 @@ def features_like(about: Mapping[str, Any]) -> Features:
     row = registry.architecture(about["architecture"])
     config = row.load_config().read(about["model"])
     model_class = row.load_model()
-    more = {"predicts": False} if issubclass(model_class, ELMo) else {}
-    return features_of(model_class(config, **more))
+    options = {"predicts": False} if issubclass(model_class, ELMo) else {}
+    return features_of(model_class(config, **options))
 
 
 def frozen(module: nn.Module) -> nn.Module:
