@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 Row = TypeVar("Row")
+# From so many characters on, a word with one wrong character is close to the right one.
+SHORTEST_CLOSE = 3
 
 
 class SeqgenError(Exception):
@@ -48,8 +49,50 @@ def did_you_mean(word: str, known: Iterable[str], meant: Mapping[str, str] | Non
     """
     names = {name: name for name in known}
     words = {other: own for other, own in (meant or {}).items() if own in names} | names
-    near = difflib.get_close_matches(str(word), words, n=1, cutoff=0.5)
-    return f"; did you mean {words[near[0]]!r}?" if near else ""
+    near = closest(str(word), words)
+    return f"; did you mean {words[near]!r}?" if near is not None else ""
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Find the name that somebody who typed `word` most probably meant; None if none is close.
+
+    Case, and `-` for `_`, make no difference. A name is close if one edit in four characters leads
+    from one to the other (or one edit, from three characters on), if `word` is the beginning of it,
+    or if one of them consists of some of the words of the other, as `num-layers` and `layers`.
+    """
+    typed = _fold(word)
+    near = [(rank, name) for name in known if (rank := _nearness(typed, _fold(name))) is not None]
+    return min(near, key=lambda one: one[0])[1] if near else None
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _nearness(typed: str, name: str) -> tuple[int, int] | None:
+    """Rank how close a name is to what was typed, the closest lowest; None if it is not."""
+    longer, apart = max(len(typed), len(name)), abs(len(typed) - len(name))
+    most = max(longer // 4, longer >= SHORTEST_CLOSE, typed == name)
+    if apart <= most and (edits := _edits(typed, name)) <= most:
+        return 0, edits
+    if len(typed) >= SHORTEST_CLOSE and name.startswith(typed):
+        return 1, apart
+    parts, own = set(typed.split("-")), set(name.split("-"))
+    in_words = longer - apart >= SHORTEST_CLOSE and (parts < own or own < parts)
+    return (2, apart) if in_words else None
+
+
+def _edits(a: str, b: str) -> int:
+    """Count the edits between two words: insertions, deletions, changes and swaps of neighbours."""
+    before, row = [], list(range(len(b) + 1))
+    for i, x in enumerate(a):
+        last, before, row = before, row, [i + 1]
+        for j, y in enumerate(b):
+            edits = min(before[j + 1] + 1, row[j] + 1, before[j] + (x != y))
+            if i and j and x == b[j - 1] and y == a[i - 1]:
+                edits = min(edits, last[j - 1] + 1)
+            row.append(edits)
+    return row[-1]
 
 
 def first_line(error: BaseException) -> str:

@@ -6,6 +6,6 @@ from seqgen.hooks import Command, Plugin
 
 PLUGIN = Plugin(
     commands={
-        "bench": Command("command:app", "Measure", work="tokens"),
+        "bench": Command("command:app", "Train", work="tokens"),
     },
 )
