@@ -1,6 +1,10 @@
-"""Compiles the kernels into the wheel, if there is a C compiler; else NumPy does their work."""
+"""Compiles the kernels into the wheel, if there is a C compiler; else NumPy does their work.
+
+With SEQGEN_NATIVE=0 in the environment, the wheel has no kernels and is for every machine.
+"""
 
 import importlib.util
+import os
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,8 @@ class CustomBuildHook(BuildHookInterface):
         )
         kernels = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(kernels)
+        if os.environ.get(kernels.VARIABLE) == "0":
+            return
         try:
             made = kernels.compile_all()
         except OSError as error:

@@ -141,7 +141,7 @@ def memory() -> int:
     limits = [1 << 62]
     try:
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        limits.append(int(CGROUP.read_text()))
+        limits.append(int(CGROUP.read_text("ascii")))
     except (AttributeError, OSError, ValueError):  # not on this system; or no limit: "max"
         pass
     return min(limits)

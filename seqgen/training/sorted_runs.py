@@ -24,6 +24,17 @@ BYTES_A_PLACE, LEAST_PLACES = 192, 1 << 14
 STATM = Path("/proc/self/statm")
 
 
+def memory_taken() -> int:
+    """Read how many bytes of memory this process has; 0 on Windows, where that is not known."""
+    if STATM.exists():
+        return int(STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # at most so far; in bytes on macOS
+
+
 @dataclass(frozen=True)
 class MemoryBudget:
     """Memory limit: the size of the pieces of a text, or of its n-grams, processed at once.
@@ -45,12 +56,7 @@ class MemoryBudget:
         """
         if memory is None:
             return NO_LIMIT
-        if STATM.exists():
-            taken = int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        else:  # the most so far; macOS counts it in bytes
-            import resource
-
-            taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        taken = memory_taken()
         needed = taken + BYTES_A_PLACE * max(LEAST_PLACES, vocab_size + 1)
         least = f"this text needs {math.ceil(needed / 1e6):,}M at least"
         require(memory >= needed, f"--memory {memory / 1e6:,.0f}M is too little: {least}")
