@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 # `python docs/settings.py` writes: those of the core beside this file, those of a plugin in it.
 ROWS, DEFAULTS = "architectures.json", "defaults.json"
 # The order of history. Families that are not named here come after these.
-FAMILIES = ("ngram", "hmm", "window", "recurrent", "hawk", "transformer", "seq2seq")
+FAMILIES = ("ngram", "hmm", "window", "recurrent", "transformer", "seq2seq")
 
 
 @dataclass(frozen=True)

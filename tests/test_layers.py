@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers_cli import needs
+from helpers_cli import known_architectures, needs
 
 import seqgen
 from seqgen import hooks
@@ -195,7 +195,7 @@ sys.exit(code)
         "models",
         "models --json",
         "models --architectures",
-        "models --architectures hawk --json",
+        *(f"models --architectures {name} --json" for name in known_architectures(["rnn", "hawk"])),
         "train --set help",
         "train --model seq2seq --set help=embedding_size",
         "train --preset help",

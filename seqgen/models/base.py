@@ -31,11 +31,14 @@ class TorchModel(nn.Module, Configured):
         counted: it is estimated from counts, not trained by gradients; its row in the registry
             names the estimator.
         carries_state: a state goes on from one training window to the next (truncated BPTT).
+        recurrent: it reads a token and the hidden state before it, whose size never changes; such a
+            model can be exported as one step.
         both_ways: it reads each text from both of its ends.
     """
 
     counted: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
+    recurrent: ClassVar[bool] = False
     both_ways: ClassVar[bool] = False
 
     def parameter_count(self) -> int:

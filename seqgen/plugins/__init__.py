@@ -5,6 +5,7 @@
 # versions do not name their plugin.
 BROUGHT = {
     "exchange": ("huggingface", "marian", "sentencepiece"),
+    "hawk": ("hawk",),
     "hopfield": ("hopfield",),
     "labels": (
         "bag",

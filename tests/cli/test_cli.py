@@ -767,7 +767,17 @@ def test_the_list_of_architectures_fits_80_columns(cli):
 
 def test_architectures(cli):
     out = cli("models", "--architectures", "--json")[1]
-    of_plugins = ["hopfield", "bert", "elmo", "bag", "birnn", "encoder", "word2vec", "glove"]
+    of_plugins = [
+        "hawk",
+        "hopfield",
+        "bert",
+        "elmo",
+        "bag",
+        "birnn",
+        "encoder",
+        "word2vec",
+        "glove",
+    ]
     assert [json.loads(line)["name"] for line in out.splitlines()] == [
         "ngram",
         "hmm",
@@ -776,7 +786,7 @@ def test_architectures(cli):
         "gru",
         "lstm",
         *["ugrnn", "mgu", "mut1", "mut2", "mut3", "mlstm", "rhn", "nas"],
-        *["mingru", "minlstm", "jordan", "grid", "hawk"],
+        *["mingru", "minlstm", "jordan", "grid"],
         "transformer",
         "seq2seq",
         "seq2seq-transformer",

@@ -142,6 +142,21 @@ def test_without_hopfield(ran):
     refused(others, "hopfield")
 
 
+@pytest.mark.slow
+def test_without_hawk(ran):
+    helped, shown, *others = ran(
+        "hawk",
+        "--help",
+        f"models show {MODELS}/hawk",
+        f"train words.txt --model hawk {QUICK}",
+        f"sample -m {MODELS}/hawk",
+        f"perplexity words.txt -m {MODELS}/hawk",
+    )
+    assert helped[0] == shown[0] == 0
+    assert "hawk" in shown[1]
+    refused(others, "hawk")
+
+
 def test_the_table_of_plugins_has_what_each_brings():
     installed = {one.name for one in hooks.plugins()}
     found = {name: set() for name in BROUGHT if name in installed}

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers_cli import needs
+from helpers_cli import known_architectures, needs
 
 from seqgen import registry
 from seqgen.engines.memory_limit import parameter_count
@@ -93,7 +93,7 @@ def test_large_sizes_need_four_tokens_for_each_parameter_and_two_of_text(archite
         assert size.text == pytest.approx(2 * count, rel=0.05)
 
 
-@pytest.mark.parametrize("architecture", ["lstm", "transformer", "hawk"])
+@pytest.mark.parametrize("architecture", known_architectures(["lstm", "transformer", "hawk"]))
 def test_sizes_stand_from_the_most_demanding_to_the_least(architecture):
     sizes = sizes_of(architecture)
     for larger, smaller in itertools.pairwise(sizes):

@@ -48,6 +48,7 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
     """
 
     carries_state = True
+    recurrent = True
     quantizable = True
     arrays = RecurrentArrays
 

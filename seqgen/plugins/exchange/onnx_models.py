@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes
-from seqgen.models.hawk.model import Hawk
-from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.models.base import LanguageModel
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.state import State
 from seqgen.models.transformer.attention import full_attention, repeat_heads
@@ -63,7 +62,7 @@ def tokens_of(length: int) -> tuple[Tensor, dict[int, str]]:
 class RecurrentStep(nn.Module):
     """One step of a recurrent model: tokens (B, 1) and the state to logits (B, 1, V)."""
 
-    def __init__(self, model: RecurrentLM | Hawk, like: State) -> None:
+    def __init__(self, model: LanguageModel, like: State) -> None:
         super().__init__()
         self.model, self.like = model, like
 
@@ -73,7 +72,7 @@ class RecurrentStep(nn.Module):
         return logits, *after.tensors()
 
 
-def recurrent_step(model: RecurrentLM | Hawk) -> Graph:
+def recurrent_step(model: LanguageModel) -> Graph:
     """Build the one-token graph of a recurrent model whose state has a fixed size."""
     like = model.start(BATCH)
     inputs = {name: (x.clone(), {0: "batch"}) for name, x in like.named().items()}
@@ -279,7 +278,7 @@ def _graphs_of(exported: ModelToExport) -> dict[str, Graph]:
         return pair_graphs(model)
     if type(model) is Transformer:
         return transformer_graphs(model)
-    if isinstance(model, RecurrentLM | Hawk):
+    if model.recurrent:
         if getattr(model, "pointer", None) is not None:
             raise SeqgenError(f"{name} has a pointer, which --format onnx does not hold")
         return {"step": recurrent_step(model)}

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from architectures import RECURRENT, VOCAB, Case
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 from seqgen.cli import run
 from seqgen.models.recurrent.watched import StepRecorder, watch_layers
@@ -435,6 +435,7 @@ def test_there_is_no_bound_where_more_than_a_product_of_slopes_acts(settings):
     assert {each.bound for each in gradients_by_distance(model, tokens, targets)} == {None}
 
 
+@needs("hawk")
 def test_gradients_at_a_block_of_hawk_are_those_of_its_output():
     """Layer 0 puts out a tuple, of which its state is no part of what the next layer reads."""
     model, (tokens, targets) = Case("hawk", "default", {}).loud(), text_of()

@@ -263,11 +263,8 @@ def _perplexity(log_probs: Tensor, ids: Sequence[int]) -> float:
 
 def _cells() -> list[str]:
     """Return the architectures that are written as a recurrent step."""
-    from seqgen.models.hawk.model import Hawk
-    from seqgen.models.recurrent.model import RecurrentLM
-
     rows = registry.ARCHITECTURES.items()
-    return [name for name, row in rows if issubclass(row.load_model(), RecurrentLM | Hawk)]
+    return [name for name, row in rows if row.load_model().recurrent]
 
 
 def _through_onnx(

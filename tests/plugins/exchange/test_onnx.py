@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import RECURRENT
-from helpers_cli import records, refusal
+from helpers_cli import known_architectures, records, refusal
 from hf_models import GERMAN, TEXT
 from places import ROOT
 
@@ -42,7 +42,7 @@ CASES = {
     ),
 }
 # Every other cell as it is by default, in long tests.
-CELLS = [cell for cell in (*RECURRENT, "hawk") if cell not in CASES]
+CELLS = [cell for cell in (*RECURRENT, *known_architectures(["hawk"])) if cell not in CASES]
 CASES |= {cell: (cell,) for cell in CELLS}
 
 

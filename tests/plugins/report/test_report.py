@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
-from helpers_cli import needs, records, refusal, train_one_of_each
+from helpers_cli import has_plugin, needs, records, refusal, train_one_of_each
 from known_models import real
 from pages_read import HOSTILE, Read, browser, commands_of
 
@@ -259,6 +259,8 @@ KINDS = {
               "--steps", "1", "--seed", "1", "--quiet"),
     "mixed": ("mix", "net", "grams", "--name", "mixed", "--weights", "0.5,0.5", "--quiet"),
 }  # fmt: skip
+if not has_plugin("hawk"):
+    del KINDS["hawk"]
 
 
 SLOW = "hawk", "jordan", "window", "lines", "sides"

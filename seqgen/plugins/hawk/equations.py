@@ -24,7 +24,7 @@ from seqgen.models.state import State
 from seqgen.models.transformer.equations import FeedForward
 
 if TYPE_CHECKING:
-    from seqgen.models.hawk.settings import HawkConfig
+    from seqgen.plugins.hawk.settings import HawkConfig
 
 # Of the feed-forward layers (Shazeer 2020), and of the norms.
 ACTIVATION, EPS = "geglu", 1e-5

@@ -9,9 +9,9 @@ from torch import nn
 from seqgen.engines.choice import MOST_ROWS_OF_NUMPY
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.hawk.arrays import HawkArrays
-from seqgen.models.hawk.equations import HawkStack, Recurrence
-from seqgen.models.hawk.settings import HawkConfig
+from seqgen.plugins.hawk.arrays import HawkArrays
+from seqgen.plugins.hawk.equations import HawkStack, Recurrence
+from seqgen.plugins.hawk.settings import HawkConfig
 
 
 class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
@@ -22,6 +22,7 @@ class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
     """
 
     carries_state = True
+    recurrent = True
     arrays = HawkArrays
 
     def __init__(self, config: HawkConfig) -> None:
