@@ -16,6 +16,7 @@ from mkdocs.structure.files import File, Files
 
 from seqgen.cli import make_app
 from seqgen.cli.shell.help import command_rows, help_texts, option_rows, paragraphs, usage
+from seqgen.settings.other_tools import settings_elsewhere, words_elsewhere
 
 ROOT = Path(__file__).resolve().parents[1]
 # Files outside docs/ that have a page of their own, by their path from the root.
@@ -72,6 +73,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made."""
     made = {f"commands/{name}.md": text for name, text in command_pages()}
     made |= {"commands/index.md": index_page(), "api.md": API}
+    made |= {"commands/other-tools.md": other_tools_page()}
     made |= {page: (ROOT / path).read_text(encoding="utf-8") for path, page in OUTSIDE.items()}
     made["about/citation.md"] = CITATION.format(made["about/citation.md"])
     for path, text in made.items():
@@ -131,6 +133,32 @@ def index_page() -> str:
     for name, topic in help_texts()["topics"].items():
         text = topic["text"].removesuffix("\n")
         lines += ["", f"## {name}: {topic['about']}", "", "```text", text, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def other_tools_page() -> str:
+    """Return the table of other tools' words for commands, options and settings."""
+    lines = [
+        "# Words from other tools",
+        "",
+        "*For anyone who knows Hugging Face's tools, llama.cpp, nanoGPT, fairseq or KenLM.*",
+        "",
+        "Words that mean exactly the same work in seqgen, too: `seqgen generate` is `seqgen "
+        "sample`, and `_` may stand for `-` in options. For the others, a message says what to "
+        "type.",
+    ]
+    for kind, dashes in (("commands", ""), ("options", "--")):
+        lines += ["", f"## {kind.capitalize()}", "", "| other tools | the same | similar |"]
+        lines += ["|---|---|---|"]
+        for name, word in sorted(words_elsewhere(kind).items()):
+            same, near = (
+                ", ".join(f"`{own}`" for own in names) for names in (word.same, word.near)
+            )
+            typed = dashes[: 1 if len(name) == 1 else 2] + name
+            lines.append(f"| `{typed}` | {same} | {near or _cell(word.says)} |")
+    lines += ["", "## Settings", "", "| other tools | the same |", "|---|---|"]
+    settings = sorted(settings_elsewhere().items())
+    lines += [f"| `{name}` | `{own}` |" for name, own in settings]
     return "\n".join(lines) + "\n"
 
 

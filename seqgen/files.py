@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -380,6 +381,15 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def parse_toml(raw: str) -> dict[str, Any]:
+    """Parse TOML; raises ValueError if it is not valid."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(raw)
 
 
 def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from seqgen import hooks
 from seqgen.errors import look_up
-from seqgen.settings.config_files import parse_toml
+from seqgen.files import parse_toml
 
 
 @dataclass(frozen=True)

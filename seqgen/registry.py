@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from seqgen import hooks
 from seqgen.errors import UsageError, look_up
+from seqgen.settings.other_tools import pretrained_hint
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.tasks.task import Task
 from seqgen.tasks.translation import TRANSLATION
@@ -279,6 +280,8 @@ def architecture_to_train(name: str | None) -> str | None:
     if name is None or name == AUTO:
         return None
     if known_architecture(name) is None and missing_plugin(name) is None:
+        if hint := pretrained_hint(name):
+            raise UsageError(f"no architecture is called {name!r}{hint}")
         look_up("architecture", name, {**ARCHITECTURES, AUTO: None})
     return name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -31,6 +32,13 @@ from seqgen.cli.shell.help import (
     manual_page,
     width_of,
 )
+from seqgen.cli.shell.other_tools import (
+    UsageProblem,
+    expand_command,
+    flags_of,
+    option_hint,
+    unknown_command,
+)
 from seqgen.cli.shell.output import announce, forget_announced, is_terminal, put, say, say_announced
 from seqgen.cli.shell.process import prepare
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
@@ -45,19 +53,6 @@ SHOW_TRACEBACK = "SEQGEN_TRACEBACK"
 
 # A variable that a shell sets when it asks for completions.
 COMPLETION = "_SEQGEN_COMPLETE"
-
-# What does here what other tools have a command for.
-COMMANDS_ELSEWHERE = {
-    "average": "seqgen train --set ema=0.999 averages weights; seqgen mix averages predictions",
-    "ensemble": "seqgen mix makes one model of several",
-    "generate": "seqgen sample writes texts, and seqgen beam-search the most probable ones",
-    "score": "seqgen perplexity scores texts",
-    "translate": "seqgen beam-search translates",
-}
-
-# The base of every wrong-usage error, wherever this version of Typer keeps it.
-UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-
 
 # The commands of the core. Those of plugins stand beside them; only what is called is imported.
 COMMANDS = {
@@ -173,8 +168,8 @@ def _tree(only: str | None) -> Any:
 def command_tree_for(arguments: list[str]) -> Any:
     """Build the command tree for these arguments: one command, or all for help or a wrong name."""
     first = next(iter(arguments), None)
-    if first in COMMANDS_ELSEWHERE:
-        raise UsageError(f"there is no command {first!r}: {COMMANDS_ELSEWHERE[first]}")
+    if first is not None and not first.startswith("-") and first not in all_commands():
+        raise unknown_command(first, all_commands())
     known = first in {"--version", "--man", *all_commands()}
     return _tree(first if known else None)
 
@@ -192,9 +187,10 @@ def outputs_of(name: str) -> dict[str, str]:
 
 def main() -> int:
     """Run the command in sys.argv and return the exit code."""
-    called = all_commands().get(next(iter(sys.argv[1:]), ""))
+    arguments = expand_command(sys.argv[1:], all_commands())
+    called = all_commands().get(next(iter(arguments), ""))
     prepare(called.work if called else "")
-    return run(sys.argv[1:])
+    return run(arguments)
 
 
 def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
@@ -206,6 +202,8 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
         name: the program's.
     """
     try:
+        if tree is None:
+            arguments = expand_command(arguments, all_commands())
         arguments = translate_former_spelling(arguments)
         recording.begin(arguments)
         command = command_tree_for(arguments) if tree is None else tree
@@ -333,45 +331,30 @@ def _unforeseen(error: Exception) -> str:
 def _with_flags(error: SeqgenError, arguments: list[str]) -> str:
     """Replace setting names in an error message by the flags that the user typed."""
     from seqgen.cli.shell.flags import SETTING_OF
+    from seqgen.settings.other_tools import find_setting
 
     message = str(error)
-    for flag in (argument.partition("=")[0] for argument in arguments):
+    if not isinstance(error, UsageError):
+        return message
+    options = itertools.takewhile(lambda argument: argument != "--", arguments)
+    for flag in (argument.partition("=")[0] for argument in options):
         name = flag.removeprefix("--").replace("-", "_")
-        name = SETTING_OF.get(name, name)
-        if isinstance(error, UsageError) and flag.startswith("--") and "_" in name:
+        name = find_setting(SETTING_OF.get(name, name))
+        if flag.startswith("--") and "_" in name:
             message = re.sub(rf"(?<!--set )(?<![\w/.-]){re.escape(name)}(?![\w/-])", flag, message)
     return message
 
 
-def _how_to_set(flags: Sequence[str], option: str) -> str:
-    """Suggest the right flag or --set name for an unknown option: --learning-rate for --lr.
-
-    Args:
-        flags: of the command.
-        option: as it was typed.
-    """
-    from seqgen.cli.shell.flags import SETTING_OF
-    from seqgen.registry import SHARED_DOCS
-    from seqgen.settings.config_files import find_setting
-    from seqgen.settings.training import BUDGETS, TrainingConfig
-
-    meant = find_setting(option)
-    short = {setting: flag for flag, setting in SETTING_OF.items()}.get(meant, meant)
-    meanings = [f"--{short.replace('_', '-')}"]
-    if meant in BUDGETS:  # which are no settings where a command has budgets of its own
-        meanings += [flag for name in BUDGETS for flag in flags if flag.endswith(f"-{name}")]
-    if flag := next((flag for flag in meanings if flag in flags), None):
-        return f"; did you mean {flag}?"
-    is_setting = meant in TrainingConfig.fields() or meant in SHARED_DOCS
-    return f"; set it by --set {meant}=VALUE" if is_setting else ""
+def _flags_of_commands() -> dict[str, list[str]]:
+    """List the flags of all commands, by name."""
+    return {name: flags_of(command) for name, command in _tree(None).commands.items()}
 
 
 def _show_usage_problem(error: Exception) -> None:
     context = getattr(error, "ctx", None)
-    if hasattr(error, "option_name") and context:
-        flags = [flag for parameter in context.command.params for flag in parameter.opts]
-        if "--set" in flags:
-            error.message += _how_to_set(flags, error.option_name or "")
+    if hasattr(error, "possibilities") and context:
+        flags = flags_of(context.command)
+        error.message += option_hint(flags, error.option_name, _flags_of_commands)
     if is_terminal(sys.stderr):
         shown = io.StringIO()
         error.show(shown)

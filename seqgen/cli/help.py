@@ -8,7 +8,7 @@ from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, put
 from seqgen.errors import UsageError, did_you_mean
 from seqgen.settings import Options, argument
-from seqgen.settings.config_files import find_setting
+from seqgen.settings.other_tools import find_setting
 from seqgen.settings.training import TrainingConfig
 
 

@@ -1,9 +1,9 @@
 """Settings: the base class of every configuration, and the settings of data, models and regimes."""
 
 from seqgen.errors import UsageError
+from seqgen.files import parse_toml
 from seqgen.settings.config_files import (
     flatten_settings,
-    parse_toml,
     read_config,
     resolve,
     unknown_setting,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
-from seqgen.files import parse_json
+from seqgen.files import parse_json, parse_toml
 from seqgen.settings.model import ModelConfig
+from seqgen.settings.other_tools import settings_elsewhere
 from seqgen.settings.setting import Config
 
 # Of the architectures that have a setting, an error names so many.
@@ -48,33 +48,6 @@ def resolve(
     return by_group
 
 
-# What other tools call a setting, by seqgen's name for it.
-NAMES_ELSEWHERE = {
-    "average": "ema",
-    "moving_average": "ema",
-    "polyak": "ema",
-    "learning_rate": "lr",
-    "n_layer": "num_layers",
-    "n_head": "num_heads",
-    "n_embd": "hidden_size",
-    "rnn_size": "hidden_size",
-    "block_size": "seq_len",
-    "context": "seq_len",
-    "bptt": "seq_len",
-    "max_iters": "steps",
-    "max_steps": "steps",
-    "grad_clip": "clip_norm",
-    "max_grad_norm": "clip_norm",
-    "label_smoothing_factor": "label_smoothing",
-}
-
-
-def find_setting(name: str) -> str:
-    """Look up the setting that an option, or another tool's name for it, refers to."""
-    name = name.removeprefix("--").replace("-", "_")
-    return NAMES_ELSEWHERE.get(name, name)
-
-
 def unknown_setting(
     name: str, architecture: str, known: Iterable[str], owners: Sequence[str] = ()
 ) -> UsageError:
@@ -86,7 +59,7 @@ def unknown_setting(
         known: what it has.
         owners: architectures that have the setting.
     """
-    close = did_you_mean(name, known, NAMES_ELSEWHERE)
+    close = did_you_mean(name, known, settings_elsewhere())
     hint = _belongs_to(owners) or close
     listed = f"seqgen models --architectures {architecture} lists all of them"
     return UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
@@ -121,15 +94,6 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise SeqgenError(f"{path} contains no settings by name")
     return settings
-
-
-def parse_toml(raw: str) -> dict[str, Any]:
-    """Parse TOML; raises ValueError if it is not valid."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(raw)
 
 
 def flatten_settings(

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_os_errors
+from seqgen.settings.other_tools import pretrained_hint
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
 from seqgen.store.mixtures import StoredMixture, resolve
@@ -109,7 +110,8 @@ def find(name: str | Path | None) -> StoredModel:
     if isinstance(name, Path) or os.sep in name or (os.altsep and os.altsep in name):
         model = StoredModel(Path(name))
         if not model.path.is_dir():
-            raise SeqgenError(f"there is no model folder {name}")
+            hint = pretrained_hint(name) if isinstance(name, str) else ""
+            raise SeqgenError(f"there is no model folder {name}{hint}")
         return model
     if "+" in name:
         raise UsageError(
@@ -120,7 +122,8 @@ def find(name: str | Path | None) -> StoredModel:
     restore(model.path)
     if not model.path.is_dir():
         known = [m.name for m in list_models()]
-        hint = did_you_mean(name, known) or "; seqgen models lists those there are"
+        hint = pretrained_hint(name) or did_you_mean(name, known)
+        hint = hint or "; seqgen models lists those there are"
         raise SeqgenError(f"there is no model named {name!r}{hint}")
     return model
 

@@ -21,6 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from seqgen import __version__, hooks
 from seqgen.cli.shell.flags import fill_in_numbers, parse_without_pydantic
+from seqgen.cli.shell.other_tools import expand_command, unknown_command, with_own_options
 from seqgen.cli.shell.output import is_terminal, standard_output
 from seqgen.errors import UsageError
 from seqgen.settings import PANELS, Panel, parse_toml
@@ -67,7 +68,11 @@ class _Help:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command-line arguments without pydantic; see `parse_without_pydantic`."""
         parse_without_pydantic(self.get_params(ctx))
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self.checked(ctx, args))
+
+    def checked(self, ctx: Any, args: list[str]) -> list[str]:
+        """Replace other tools' names for options; see `with_own_options`."""
+        return with_own_options(self, ctx, args)
 
     _short: Any = None
 
@@ -150,24 +155,37 @@ class CommandWithHelp(_Help, TyperCommand):
     """Click command with seqgen's help, and options whose number may be omitted."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Fill in omitted numbers, then parse the command-line arguments.
+        """Fill in omitted numbers, then parse the command-line arguments."""
+        return super().parse_args(ctx, fill_in_numbers(args))
+
+    def checked(self, ctx: Any, args: list[str]) -> list[str]:
+        """Replace other tools' names for options.
 
         Raises:
             UsageError: several models are named where one is meant.
         """
-        args = fill_in_numbers(args)
-        if not ctx.resilient_parsing:
-            _, _, given = self.make_parser(ctx).parse_args(list(args))
-            models = [one for one in given if one.name == "model" and not one.multiple]
-            if len(models) > 1:
-                raise UsageError(
-                    f"{max(models[0].opts, key=len)} is given twice; it takes one name"
-                )
-        return super().parse_args(ctx, args)
+        args = super().checked(ctx, args)
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        models = [one for one in given if one.name == "model" and not one.multiple]
+        if len(models) > 1:
+            raise UsageError(f"{max(models[0].opts, key=len)} is given twice; it takes one name")
+        return args
 
 
 class CommandGroup(_Help, TyperGroup):
-    """Click group with seqgen's help."""
+    """Click group with seqgen's help, and other tools' names for its commands."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is called, under its own name or another tool's.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if not ctx.resilient_parsing:
+            args = expand_command(args, self.commands, _name(ctx))
+            if args and args[0] not in self.commands and not args[0].startswith("-"):
+                raise unknown_command(args[0], self.commands, _name(ctx))
+        return super().resolve_command(ctx, args)
 
 
 def _name(ctx: Any) -> str:

@@ -61,7 +61,7 @@ class CourseStep:
 @functools.cache
 def steps() -> dict[str, CourseStep]:
     """Load all steps of the course by number, in order."""
-    from seqgen.settings.config_files import parse_toml
+    from seqgen.files import parse_toml
 
     parts = parse_toml((HERE / "course.toml").read_text(encoding="utf-8"))["part"]
     found = {}

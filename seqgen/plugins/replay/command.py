@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import store
-from seqgen.cli import UsageProblem, command_tree_for, outputs_of, translate_former_spelling
+from seqgen.cli import command_tree_for, outputs_of, translate_former_spelling
 from seqgen.cli.shell.flags import fill_in_numbers, takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Threads
+from seqgen.cli.shell.other_tools import UsageProblem, with_own_options
 from seqgen.cli.shell.output import Output, put
 from seqgen.cli.shell.tables import count
 from seqgen.errors import SeqgenError, UsageError
@@ -200,8 +201,8 @@ def _typed_values(arguments: list[str]) -> dict[str, Any]:
     command = command_tree_for(arguments).commands[arguments[0]]
     context = command.context_class(command, info_name=arguments[0])
     try:
-        parser = command.make_parser(context)
-        given, _, _ = parser.parse_args(fill_in_numbers(arguments[1:]))
+        words = with_own_options(command, context, fill_in_numbers(arguments[1:]))
+        given, _, _ = command.make_parser(context).parse_args(words)
     except UsageProblem as error:
         raise SeqgenError(error.format_message()) from None
     return {name: value for name, value in given.items() if value}

@@ -1,0 +1,223 @@
+"""What people type out of habit from other tools: it works, or one line names what to type.
+
+The guesses are from the documentation of those tools, and not from our table of their words.
+"""
+
+from __future__ import annotations
+
+import pytest
+from helpers_cli import needs
+from places import STORED
+
+from seqgen.cli import all_commands
+from seqgen.cli.shell.help import help_texts
+from seqgen.settings import other_tools
+from seqgen.settings.other_tools import pretrained_hint, words_elsewhere
+
+MODEL = str(STORED / "models" / "lstm-char")
+TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 40
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text(TEXT)
+    return "text.txt"
+
+
+# A line of another tool's habits, and the line of seqgen that has the same results.
+SAMPLE, BEAM = f"sample -m {MODEL} --seed 1 --json", f"beam-search -m {MODEL} --json"
+SAME = {
+    # transformers: generate()
+    f"{SAMPLE} a --max-new-tokens 5": f"{SAMPLE} a --max-tokens 5",
+    f"{SAMPLE} a --max_new_tokens 5": f"{SAMPLE} a --max-tokens 5",
+    f"{SAMPLE} a --max_new_tokens=5": f"{SAMPLE} a --max-tokens 5",
+    f"{SAMPLE} a --max-tokens 9 --min_new_tokens 9": f"{SAMPLE} a --max-tokens 9 --min-tokens 9",
+    f"{SAMPLE} a --max-tokens 5 --top_k 3": f"{SAMPLE} a --max-tokens 5 --top-k 3",
+    f"{SAMPLE} a --max-tokens 5 --num-return-sequences 3": f"{SAMPLE} a --max-tokens 5 "
+    "--num-samples 3",
+    f"{SAMPLE} a --max-tokens 9 --no-repeat-ngram-size 2": f"{SAMPLE} a --max-tokens 9 "
+    "--no-repeat-ngram 2",
+    f"{SAMPLE} a --max-tokens 9 --typical_p 0.5": f"{SAMPLE} a --max-tokens 9 --typical 0.5",
+    f"{BEAM} a --max-tokens 5 --num-beams 3": f"{BEAM} a --max-tokens 5 --beams 3",
+    f"{BEAM} a --max-tokens 5 --num-beams 3 --num_return_sequences 3": f"{BEAM} a --max-tokens 5 "
+    "--beams 3 --nbest 3",
+    # llama.cpp: llama-cli, llama-completion
+    f"{SAMPLE} --max-tokens 5 -p a": f"{SAMPLE} --max-tokens 5 a",
+    f"{SAMPLE} --prompt a --max-tokens 5": f"{SAMPLE} a --max-tokens 5",
+    f"{SAMPLE} --prompt -1 --max-tokens 5": f"{SAMPLE} --max-tokens 5 -- -1",
+    f"{SAMPLE} --prompt=a --prompt b --max-tokens 5": f"{SAMPLE} a b --max-tokens 5",
+    f"{SAMPLE} a --n-predict 5": f"{SAMPLE} a --max-tokens 5",
+    f"{SAMPLE} a --max-tokens 5 --temp 0.5": f"{SAMPLE} a --max-tokens 5 --temperature 0.5",
+    f"{SAMPLE} -f text.txt --max-tokens 5": f"{SAMPLE} --prompt-file text.txt --max-tokens 5",
+    f"{SAMPLE} --file text.txt --max-tokens 5": f"{SAMPLE} --prompt-file text.txt --max-tokens 5",
+    # nanoGPT: sample.py; Ollama
+    f"{SAMPLE} a --num_samples=2 --max_new_tokens=4": f"{SAMPLE} a --num-samples 2 --max-tokens 4",
+    f"{SAMPLE} a --num_predict 5": f"{SAMPLE} a --max-tokens 5",
+    # fairseq, OpenNMT
+    f"{BEAM} a --max-tokens 5 --beam 3": f"{BEAM} a --max-tokens 5 --beams 3",
+    f"{BEAM} a --max-tokens 5 --beam_size 3 --n_best 2": f"{BEAM} a --max-tokens 5 --beams 3 "
+    "--nbest 2",
+    f"beam-search --path {MODEL} --json a --max-tokens 5": f"{BEAM} a --max-tokens 5",
+    # Scripts: run_generation.py, run_clm.py, lm-evaluation-harness
+    f"sample --model_name_or_path {MODEL} --seed 1 --json a --max-tokens 5": f"{SAMPLE} a "
+    "--max-tokens 5",
+    f"eval --data text.txt -m {MODEL} --perplexity --json": f"eval text.txt -m {MODEL} "
+    "--perplexity --json",
+    # Commands
+    f"generate -m {MODEL} --seed 1 --json a --max-tokens 5": f"{SAMPLE} a --max-tokens 5",
+    f"complete -m {MODEL} --seed 1 --json a --max-tokens 5": f"{SAMPLE} a --max-tokens 5",
+    f"beam_search -m {MODEL} --json a --max-tokens 5": f"{BEAM} a --max-tokens 5",
+    f"ppl text.txt -m {MODEL} --json": f"perplexity text.txt -m {MODEL} --json",
+    f"score text.txt -m {MODEL} --json": f"perplexity text.txt -m {MODEL} --json",
+    f"evaluate text.txt -m {MODEL} --perplexity": f"eval text.txt -m {MODEL} --perplexity",
+    "ls": "models list",
+    "list --json": "models list --json",
+    "models ls": "models list",
+    "rm nothing": "models remove nothing",
+    "models delete nothing": "models remove nothing",
+    f"show {MODEL}": f"models show {MODEL}",
+    "version": "--version",
+    "encode text.txt --tokenizer byte": "tokenize text.txt --tokenizer byte",
+    # train: nanoGPT, run_clm.py, fairseq; settings are checked before anything is trained
+    "train text.txt --n_layer x": "train text.txt --layers x",
+    "train text.txt --max_iters 0": "train text.txt --steps 0",
+    "train text.txt --learning_rate -1": "train text.txt --lr -1",
+    "train text.txt --num_train_epochs 0": "train text.txt --epochs 0",
+    "train text.txt --max-epoch 0": "train text.txt --epochs 0",
+    "train text.txt --block_size 0": "train text.txt --seq-len 0",
+    "train --train_file nothing.txt": "train nothing.txt",
+    "train text.txt --arch lstn": "train text.txt --model lstn",
+}
+# What is typed, and what the one line must name.
+NAMED = {
+    "finetune text.txt": "seqgen train DATA --init-from MODEL",
+    "fine-tune": "seqgen train DATA --init-from MODEL",
+    "resume book": "seqgen train --resume NAME",
+    "chat": "seqgen sample --interactive",
+    "run book hello": "seqgen sample PROMPT",
+    "lmplz -o 5": "--model ngram --order 5",
+    "query": "seqgen perplexity",
+    "preprocess --trainpref x": "seqgen train DATA",
+    "ensemble a b": "seqgen mix",
+    "models resume": "there is no command 'models resume' (try seqgen models --help)",
+    "models lst": "did you mean 'models list'?",
+    "smaple x": "did you mean 'sample'?",
+    "gpt2": "there is no command 'gpt2' (try seqgen --help)",
+    "sample -n 100": "--max-tokens",
+    "sample --max_length 100": "did you mean --max-tokens?",
+    "sample --repeat-penalty 1.1": "did you mean --repetition-penalty?",
+    "sample --num-beams 4": "--beams is an option of seqgen beam-search",
+    "sample --do_sample": "--greedy",
+    "sample --num-epochs 3": "--epochs is an option of seqgen train",
+    "eval --num-epochs 3": "--epochs is an option of seqgen train",
+    "sample --lora adapter": "-m NAME",
+    "sample -t 4": "did you mean --threads?",
+    "sample -ngl 99": "did you mean --device cuda?",
+    "sample -c 2048": "seqgen train --seq-len",
+    "sample --start=x": "an argument",
+    "sample --output x.txt": "add > FILE",
+    "sample --temprature 1": "did you mean --temperature?",
+    "sample --prompt": "--prompt needs a value",
+    "beam-search --length-penalty 1": "did you mean --alpha?",
+    "eval --tasks wikitext": "seqgen eval measures",
+    "sample --load_in_8bit": "did you mean --precision int8?",
+    "sample --colour red": "No such option: --colour (try",
+    "train text.txt --output_dir x": "--name NAME",
+    "train text.txt --resume_from_checkpoint x": "did you mean --resume?",
+    "train text.txt --per_device_train_batch_size 8": "did you mean --batch-size?",
+    "train text.txt --eval_interval 5": "--set validate_every=VALUE",
+    "train text.txt --warmup_steps 5": "--set warmup=0.02",
+    "train text.txt --lr-scheduler cosine": "did you mean --schedule?",
+    "train text.txt --gradient_accumulation_steps 8": "--batch-size",
+    "train text.txt --n_layer 0": "seqgen: --n_layer must be from 1",
+    "train text.txt --n_embd=0": "seqgen: --n_embd must be at least 1",
+    "train text.txt --model LSTM": "did you mean 'lstm'?",
+    "train text.txt --tokenizer BPE": "did you mean 'bpe'?",
+    "train text.txt --optimizer AdamW": "did you mean 'adamw'?",
+}
+# The same, of what plugins do.
+NAMED_BY_PLUGINS = {
+    "download gpt2": ("exchange", "seqgen import PATH"),
+    "pull llama3": ("exchange", "not supported yet"),
+    "convert x": ("exchange", "seqgen export NAME"),
+    "quantize x": ("exchange", "--type q8_0"),
+    "train text.txt --init-from gpt2": ("exchange", "seqgen import FOLDER"),
+    "train text.txt --init-from meta-llama/Llama-3.2-1B": ("exchange", "seqgen import FOLDER"),
+    "train text.txt --model gpt2": ("exchange", "seqgen import FOLDER"),
+    "sample x -m distilgpt2": ("exchange", "seqgen import FOLDER"),
+    "embed": ("vectors", "seqgen vectors"),
+    "benchmark": ("bench", "seqgen bench plan"),
+}
+
+
+@pytest.mark.parametrize("typed", SAME)
+def test_a_habit_that_means_the_same_works(typed, text, cli):
+    ours = cli(*SAME[typed].split())
+    assert cli(*typed.split()) == ours
+    assert "No such" not in ours[2] and "no command" not in ours[2]
+
+
+def test_patterns_and_servers_have_other_names(text, cli):
+    needs("patterns", "serve")
+    ours = cli(*f"{SAMPLE} --pattern [ab]+ --max-tokens 5".split())
+    assert ours[0] == 0 and cli(*f"{SAMPLE} --regex [ab]+ --max-tokens 5".split()) == ours
+    assert cli("server", "--port", "x") == cli("serve", "--port", "x")
+
+
+@pytest.mark.parametrize("typed", NAMED)
+def test_any_other_habit_is_one_line_that_names_ours(typed, text, cli):
+    code, out, err = cli(*typed.split())
+    assert (code, out, err.count("\n")) == (2, "", 1) and NAMED[typed] in err
+
+
+@pytest.mark.parametrize("typed", NAMED_BY_PLUGINS)
+def test_what_plugins_do_is_named_too(typed, text, cli):
+    plugin, named = NAMED_BY_PLUGINS[typed]
+    needs(plugin)
+    code, out, err = cli(*typed.split())
+    assert code in (1, 2) and (out, err.count("\n")) == ("", 1) and named in err
+
+
+def test_names_of_pretrained_models_are_no_paths(tmp_path, monkeypatch):
+    needs("exchange")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    for name in ("book", "./gpt2", "~/gpt2", "runs/gpt2", "/models/gpt2", "my-gpt2"):
+        assert pretrained_hint(name) == "", name
+    for name in ("gpt2", "GPT2-XL", "openai-community/gpt2", "someone/anything"):
+        assert "seqgen import" in pretrained_hint(name), name
+
+
+def test_the_words_name_commands_and_options_that_there_are():
+    every, flags = {*all_commands(), *help_texts()["examples"]}, set()
+    for command in _commands():
+        flags |= {flag for one in command.params for flag in one.opts}
+        flags |= {one.metavar for one in command.params if one.param_type_name == "argument"}
+    flags = {flag.strip("[].") for flag in flags}
+    for name, word in words_elsewhere("commands").items():
+        assert name not in every, name
+        for own in word.same:
+            assert own.split()[0] in (*every, "--version"), name
+    for name, word in words_elsewhere("options").items():
+        assert word.same or word.near or word.says, name
+        assert {own.split()[0] for own in (*word.same, *word.near)} <= flags, name
+
+
+def _commands():
+    import typer
+
+    from seqgen.cli import make_app
+
+    found = [typer.main.get_command(make_app())]
+    for command in found:
+        found += getattr(command, "commands", {}).values()
+    return found
+
+
+def test_the_table_is_not_read_for_what_is_known(text, cli, monkeypatch):
+    words_elsewhere.cache_clear()
+    monkeypatch.setattr(other_tools, "_tables", lambda: pytest.fail("it was read"))
+    assert cli(*SAMPLE.split(), "a", "--max-tokens", "2")[0] == 0
+    assert cli("models", "list")[0] == cli("--help")[0] == 0
