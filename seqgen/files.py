@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, ClassVar, Protocol
 
 try:
     import fcntl
@@ -164,6 +164,64 @@ def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
     return True
 
 
+# Whether an open file, or its folder, can be moved or deleted; not on Windows.
+OPEN_FILES_MOVE = os.name != "nt"
+
+
+class HeldFile:
+    """A file of a folder that `move_folder` may move while it is open.
+
+    Args:
+        path: the file.
+        mode: see `open_file`.
+    """
+
+    held: ClassVar[set[HeldFile]] = set()
+
+    def __init__(self, path: Path, mode: str) -> None:
+        self.path, self.mode, self.file = path.resolve(), mode, open_file(path, mode)
+
+    def __enter__(self) -> HeldFile:
+        self.held.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held.discard(self)
+        self.file.close()
+
+    def write(self, content: bytes) -> int:
+        """Write to the file, and return how many bytes there was room for."""
+        return self.file.write(content)
+
+
+def move_folder(folder: Path, place: Path, reopen: bool = True) -> Path:
+    """Rename a folder, in which this process may hold files open; return its new path.
+
+    Args:
+        folder: the folder.
+        place: its new path.
+        reopen: hold the files open there too; else they may be deleted. Where open files can be
+            moved and deleted, nothing is closed.
+
+    Raises:
+        OSError: it cannot be moved.
+    """
+    if OPEN_FILES_MOVE:
+        return folder.rename(place)
+    before = folder.resolve()
+    held = [file for file in HeldFile.held if file.path.is_relative_to(before)]
+    for file in held:
+        file.file.close()
+    try:
+        moved = folder.rename(place)
+        for file in held:
+            file.path = moved.resolve() / file.path.relative_to(before)
+        return moved
+    finally:
+        for file in held if reopen else ():
+            file.file = open_file(file.path, file.mode)
+
+
 # ---- what seqgen has written, and deleting nothing else ----
 
 
@@ -243,6 +301,8 @@ def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> b
             return False
         if not os.path.samestat(status, os.stat(name, dir_fd=folder, follow_symlinks=False)):
             return False
+        if not OPEN_FILES_MOVE:
+            file.close()
         try:
             os.unlink(name, dir_fd=folder)
         except OSError as error:

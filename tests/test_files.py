@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from seqgen import files
-from seqgen.files import delete_own, named_when_written, replacing
+from seqgen.files import HeldFile, delete_own, move_folder, named_when_written, replacing
 
 
 def test_a_full_disk_is_told_of_the_file_that_was_asked_for(tmp_path):
@@ -132,3 +132,21 @@ def test_a_file_of_somebody_else_stays_theirs(tmp_path):
         file.write(b"after")
     about = path.stat()
     assert (about.st_uid, about.st_gid, mode_of(path)) == (12345, 23456, 0o640)
+
+
+def test_a_folder_moves_with_files_that_are_held_open(tmp_path, monkeypatch):
+    """As on Windows, where they are closed and opened again, and elsewhere."""
+    for moves in (True, False):
+        monkeypatch.setattr(files, "OPEN_FILES_MOVE", moves)
+        folder, place = tmp_path / f"a{moves}", tmp_path / f"b{moves}"
+        folder.mkdir()
+        with HeldFile(folder / "log", "ab") as log:
+            log.write(b"one\n")
+            assert move_folder(folder, place) == place
+            log.write(b"two\n")
+            with pytest.raises(OSError, match=r"."):
+                move_folder(place, tmp_path / "none" / "there")
+            log.write(b"three\n")
+        assert (place / "log").read_bytes() == b"one\ntwo\nthree\n"
+        assert log.file.closed
+    assert not HeldFile.held

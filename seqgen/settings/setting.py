@@ -317,7 +317,8 @@ def conform(name: str, value: Any, kind: Any) -> Any:
         return None
     for option, origin in options.items():
         plain = option in (bool, int, float, str)
-        if isinstance(option, type) and not plain and isinstance(value, option):
+        is_class = isinstance(option, type) and origin is None  # Python 3.10 says so of list[int]
+        if is_class and not plain and isinstance(value, option):
             return value  # a path, or a group of settings
         if option is Path and isinstance(value, str):
             return Path(value)

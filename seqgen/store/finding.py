@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_os_errors
+from seqgen.files import move_folder
 from seqgen.settings.other_tools import pretrained_hint
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
@@ -217,7 +218,7 @@ def rename(model: StoredModel, name: str) -> StoredModel:
         raise UsageError(f"a model named {name!r} already exists; choose another name")
     with reporting_os_errors(f"{model.path} cannot be renamed"), model.locked():
         forget_replacements()
-        model.path.resolve().rename(path)
+        move_folder(model.path.resolve(), path)
     return StoredModel(path)
 
 

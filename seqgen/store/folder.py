@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import (
+    HeldFile,
     Piece,
     is_temporary,
     open_file,
@@ -127,7 +128,9 @@ class MetricsLog:
     """
 
     def __init__(
-        self, file: IO[bytes], writing: Callable[[], contextlib.AbstractContextManager[None]]
+        self,
+        file: IO[bytes] | HeldFile,
+        writing: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> None:
         self._file, self._writing = file, writing
 
@@ -284,9 +287,9 @@ class ModelFolder:
         """
         require_model(self.path, "nothing was changed")
         with self.writing(layout.LOCK):
-            file = open_file(self.place_of(layout.LOCK), "a+b")
-        with file:
-            if not take_lock(file):
+            lock = HeldFile(self.place_of(layout.LOCK), "a+b")
+        with lock:
+            if not take_lock(lock.file):
                 raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
             yield
 
@@ -303,7 +306,7 @@ class ModelFolder:
     def log(self, part: str) -> Iterator[MetricsLog]:
         """Open `metrics.jsonl` or `samples.jsonl` for appending."""
         with self.writing(part):
-            file = open_file(self.place_of(part), "ab")
+            file = HeldFile(self.place_of(part), "ab")
         with file:
             yield MetricsLog(file, lambda: self.writing(part))
 
@@ -422,11 +425,13 @@ class TrainingFolder(ModelFolder):
     def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         from safetensors import SafetensorError, safe_open
 
+        from seqgen.store.torch_models import read_tensors
+
         try:
             manifest.check(self.path, [f"{layout.CHECKPOINTS}/{path.name}"])
             with safe_open(require_regular(path), "pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return tensors, parse_json(file.metadata()["facts"])
+                facts = parse_json(file.metadata()["facts"])
+            return read_tensors(path), facts
         except (OSError, SafetensorError, ValueError, KeyError, TypeError, SeqgenError) as error:
             raise SeqgenError(
                 f"{path} is missing or damaged, so {self.name} cannot be resumed; the model "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqgen.errors import SeqgenError, reporting_os_errors
-from seqgen.files import sync_folder
+from seqgen.files import move_folder, sync_folder
 from seqgen.store.cache import clear_leftovers
 from seqgen.store.finding import LATEST, LONGEST_NAME, check_free
 from seqgen.store.layout import models_folder, models_locked
@@ -170,7 +170,7 @@ class NewModel(StoredModel):
                 if old is not None:  # of a link, nothing is replaced
                     _keep_modes(old, self.path)
             try:
-                self.path.rename(place)
+                move_folder(self.path, place)
             except OSError:
                 if old is not None:
                     old.rename(place)

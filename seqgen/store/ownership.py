@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import IO
 
 from seqgen.errors import SeqgenError
-from seqgen.files import final_name, open_file, parse_json, take_lock, unlink_within
+from seqgen.files import (
+    final_name,
+    move_folder,
+    open_file,
+    parse_json,
+    take_lock,
+    unlink_within,
+)
 from seqgen.store import layout, manifest
 from seqgen.store.layout import models_folder, models_locked
 
@@ -209,7 +216,7 @@ def hide_folder(place: Path) -> Path | None:
         return None
     gone = _new_hidden_name(place, GONE)
     mark(place, gone.name)
-    return place.rename(gone)
+    return move_folder(place, gone, reopen=False)
 
 
 def discard(folder: Path) -> None:
