@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+    from types import FrameType
     from typing import Any
 
     from seqgen.engines.precision import Precision
@@ -19,6 +20,24 @@ if TYPE_CHECKING:
     from seqgen.training.session import TrainingResult
 
 __version__ = "0.2.0"
+
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
+
+
+def _import_depth(frame: FrameType | None) -> int:
+    """Count the import system's frames among a frame and its callers; 0 outside of imports."""
+    depth = 0
+    while frame is not None:
+        depth += frame.f_code.co_filename == _IMPORT_SYSTEM
+        frame = frame.f_back
+    return depth
+
+
+def _interrupted_line(arguments: list[str]) -> str:
+    """Return the line that ends an interrupted command, unless a training run is saved."""
+    command, *others = arguments or [""]
+    resumes = any(word.split("=")[0] == "--resume" for word in others)
+    return f"interrupted{'; nothing saved yet' if command == 'train' and not resumes else ''}"
 
 
 def load(

@@ -10,6 +10,8 @@ import _signal as signal
 import os
 import sys
 
+from seqgen import _import_depth, _interrupted_line
+
 TYPE_CHECKING = False  # as in the package itself, to spare an import
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 INTERRUPTED = 130
-IMPORTING = "<frozen importlib._bootstrap>"
 UTF8_MODE = "PYTHONUTF8"
 
 
@@ -82,19 +83,10 @@ def handle_interrupt(number: int, frame: FrameType | None) -> None:
     An exception in the middle of an import is swallowed by some extension modules, and leaves
     others half made, with threads that abort the process at its end.
     """
-    if is_importing(frame):
+    if _import_depth(frame):
         say_interrupted()
         leave()
     raise KeyboardInterrupt
-
-
-def is_importing(frame: FrameType | None) -> bool:
-    """Check whether a frame or one of its callers is an import statement."""
-    while frame is not None:
-        if frame.f_code.co_filename == IMPORTING:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def say_interrupted() -> None:
@@ -102,7 +94,7 @@ def say_interrupted() -> None:
     # A second Ctrl-C finds nothing more to interrupt.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:  # noqa: SIM105  (contextlib would be one more import)
-        os.write(2, b"seqgen: interrupted\n")
+        os.write(2, f"seqgen: {_interrupted_line(sys.argv[1:])}\n".encode())
     except OSError:  # standard error is closed
         pass
 

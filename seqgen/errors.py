@@ -42,6 +42,19 @@ def reporting_os_errors(what: str) -> Iterator[None]:
         raise SeqgenError(f"{what}: {error.strerror or error}") from None
 
 
+@contextlib.contextmanager
+def telling_if_interrupted(saved: str) -> Iterator[None]:
+    """Turn a KeyboardInterrupt into one line that says what is saved.
+
+    Raises:
+        Interrupted: in its place.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {saved}") from None
+
+
 def did_you_mean(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
     """Return `"; did you mean 'x'?"` for the name closest to `word`, or an empty string.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import typer
 
-from seqgen import __version__, hooks, ranks
+from seqgen import __version__, _interrupted_line, hooks, ranks
 from seqgen.cli.shell import recording
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import (
@@ -214,7 +214,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
             sys.stdout.flush()
         code = code if isinstance(code, int) else 0
         if code == Interrupted.exit_code:  # newer versions of Typer make an exit of the interrupt
-            say("seqgen: interrupted")
+            say(f"seqgen: {_interrupted_line(arguments)}")
         return code
     except SeqgenError as error:
         # Of several processes, all find the same fault with their arguments: the first says it.
@@ -234,7 +234,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
             _show_usage_problem(error)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        say("seqgen: interrupted")
+        say(f"seqgen: {_interrupted_line(arguments)}")
         return Interrupted.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

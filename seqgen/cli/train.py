@@ -21,7 +21,7 @@ from seqgen.cli.shell.train_options import (
     TrainingFiles,
     check_no_model_name,
 )
-from seqgen.errors import Interrupted, UsageError
+from seqgen.errors import Interrupted, UsageError, telling_if_interrupted
 from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.settings.options import added_options
 
@@ -132,11 +132,12 @@ def train(
             result = begin(sources, name=name, overwrite=overwrite, **recipe.asked, **options)
     if not ranks.is_leader():  # the first process says what came of it
         raise typer.Exit(Interrupted.exit_code if result.stopped == "interrupted" else 0)
-    out.record(result)
-    if result.stopped == "interrupted":
-        raise Interrupted(how_to_resume(result))
-    if not out.quiet:
-        summarise(result, report.events)
+    with telling_if_interrupted(f"{result.name} is saved"):
+        out.record(result)
+        if result.stopped == "interrupted":
+            raise Interrupted(how_to_resume(result))
+        if not out.quiet:
+            summarise(result, report.events)
 
 
 def _files_of_new_run(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from seqgen import store
+from seqgen.errors import telling_if_interrupted
 from seqgen.scoring.perplexity import for_model, protocol
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
@@ -47,7 +48,8 @@ def estimate(
     stored.publish()
     totals, seconds = None, 0.0
     if prepared.val is not None:
-        totals, seconds = final_validation(load_best(loaded))
+        with telling_if_interrupted(f"{stored.name} is saved, but its held-out text not scored"):
+            totals, seconds = final_validation(load_best(loaded))
     if totals is not None and not math.isfinite(totals.nll_nats):
         report(Notice(text="the held-out text has tokens of probability 0: its loss is infinite"))
         totals = None

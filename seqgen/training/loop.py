@@ -34,6 +34,7 @@ from seqgen.training.parts import CarriedState, CheckpointPart, ModelWeights, Ra
 from seqgen.training.regimes.base import StepProgress, TextRules
 from seqgen.training.row_threads import RowThreads, ThreadWork, can_divide_rows
 from seqgen.training.run import (
+    INTERRUPTED,
     REVISED_AT,
     Budget,
     Decision,
@@ -130,6 +131,9 @@ class Trainer:
         began = time.monotonic() - run.seconds
         self._saved_at = self._logged_at = time.monotonic()
         self.objective.train()
+        if self._validation_was_interrupted():
+            self._validate()
+            run.seconds = time.monotonic() - began
         decision = self._decide()
         while decision.stop is None:
             loss, norm, tokens = self._step(StepProgress(run.step, decision.share))
@@ -143,8 +147,8 @@ class Trainer:
             if decision.log:
                 self._log(window, norm)
                 window, self._logged_at = LossWindow(), time.monotonic()
-            # Even if the run is interrupted here, because a resumed run would not repeat it.
-            if decision.validate:
+            # If the run stops by itself here, too; an interrupted run validates when it resumes.
+            if decision.validate and decision.stop != INTERRUPTED:
                 self._validate()
                 run.seconds = time.monotonic() - began
                 window.since += run.validation_seconds
@@ -168,6 +172,8 @@ class Trainer:
         if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
             run.seconds = time.monotonic() - began
+            if self.hooks.validate is not None and run.last_validated != run.step:
+                run.stopped = INTERRUPTED
         if run.step:  # nothing to save before the first step
             self._checkpoint()
 
@@ -360,6 +366,11 @@ class Trainer:
             return run.step % interval == 0
         return run.seconds - self._validated_at >= interval
 
+    def _validation_was_interrupted(self) -> bool:
+        """Check whether a resumed run was interrupted before the validation of its last step."""
+        run = self.run
+        return bool(run.step) and run.last_validated != run.step and self._validation_is_due()
+
     def _validate(self) -> None:
         run, hooks = self.run, self.hooks
         if hooks.validate is None:
@@ -371,25 +382,31 @@ class Trainer:
         self.objective.eval()
         with self.as_saved():
             loss = ranks.run_on_leader(hooks.validate)
-            self._require_sane(loss)
-            run.last_loss, run.last_validated = loss, run.step
-            best = run.best_loss is None or loss < run.best_loss
-            run.worse = 0 if best else run.worse + 1
-            if best:
-                run.best_loss, run.best_step = loss, run.step
-                hooks.keep_best()
-            hooks.report(
-                Validated(
-                    step=run.step,
-                    seconds=run.seconds,
-                    val_loss=loss,
-                    best=best,
-                    figures=hooks.figures(),
-                )
-            )
+            if loss is not None:
+                self._take_validation(loss)
         self.objective.train()
         run.validation_seconds = time.monotonic() - began
         self._validated_at = run.seconds + run.validation_seconds
+
+    def _take_validation(self, loss: float) -> None:
+        """Keep the weights if this validation loss is the best so far, and report it."""
+        run, hooks = self.run, self.hooks
+        self._require_sane(loss)
+        run.last_loss, run.last_validated = loss, run.step
+        best = run.best_loss is None or loss < run.best_loss
+        run.worse = 0 if best else run.worse + 1
+        if best:
+            run.best_loss, run.best_step = loss, run.step
+            hooks.keep_best()
+        hooks.report(
+            Validated(
+                step=run.step,
+                seconds=run.seconds,
+                val_loss=loss,
+                best=best,
+                figures=hooks.figures(),
+            )
+        )
 
     def as_saved(self) -> AbstractContextManager[None]:
         """Swap in the weights to validate and save, such as the moving average."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from seqgen import ranks, store
 from seqgen.engines.precision import parameter_type, restored_randomness
-from seqgen.errors import UsageError
+from seqgen.errors import UsageError, telling_if_interrupted
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
 from seqgen.models.deferred_init import DeferredModel
@@ -33,6 +33,7 @@ from seqgen.training.session import (
     TrainingResult,
     build_unfilled,
     keep_settings,
+    telling_how_to_resume,
 )
 from seqgen.training.with_ngram import finish, order_of
 from seqgen.wording import plural
@@ -81,11 +82,16 @@ def resume(
         stored = _find_stored(name)
         _check_resumable(stored, given)
         options.require_model(stored.task)
-        with restored_randomness(options.place), stored.locked():
+        with (
+            telling_how_to_resume(stored),
+            restored_randomness(options.place),
+            stored.locked(),
+        ):
             result = _resume_locked(
                 stored, DataLocation(data, targets, changed_data), given, options
             )
-    options.conclude(result.name)
+    with telling_if_interrupted(f"{result.name} is saved"):
+        options.conclude(result.name)
     return result
 
 

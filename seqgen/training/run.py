@@ -150,7 +150,8 @@ class Hooks:
     """Callbacks that connect the training loop to disk and decoding.
 
     Attributes:
-        validate: returns the validation loss of the model as it is, nats per token.
+        validate: returns the validation loss of the model as it is, nats per token; None if the
+            run was interrupted.
         validation_steps: how many steps take as long as a validation. By no clock, since a resumed
             run is to validate at the same steps.
         figures: returns what the last validation has found besides the loss, by name.
@@ -164,7 +165,7 @@ class Hooks:
             returns other settings to go on with, of its learning rate or patience, or None.
     """
 
-    validate: Callable[[], float] | None = None
+    validate: Callable[[], float | None] | None = None
     validation_steps: float = 0.0
     figures: Callable[[], Mapping[str, float]] = dict
     keep_best: Callable[[], None] = lambda: None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +18,7 @@ from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.engines.precision import choose_device, parameter_type
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.generation.sample import fixed_sample
-from seqgen.interrupts import interruptible
+from seqgen.interrupts import Interruption
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.deferred_init import DeferredModel
@@ -52,9 +51,12 @@ from seqgen.training.listeners import LastEvents, Listeners, RunFacts
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
-from seqgen.training.run import Budget, Diverged, Hooks, Listener, Run
+from seqgen.training.run import INTERRUPTED, Budget, Diverged, Hooks, Listener, Run
 from seqgen.training.validating import SAMPLE_TOKENS, FinalValidation
 from seqgen.wording import ShortRepr, format_settings
+
+# What an interrupted run says whose current step takes long.
+FINISHING = "finishing this step before saving; Ctrl-C again stops without saving it"
 
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
 AddedOptions = added_options("train")
@@ -206,11 +208,11 @@ class Session:
         """
         of_run = checkpoint[1].get("products") if checkpoint else None
         choose_products(self.loaded.model.device, of_run)
-        stop = threading.Event()
+        interruption = Interruption(lambda: self.report(Notice(text=FINISHING)))
         step = checkpoint[1]["run"]["step"] if checkpoint else 0
         self.stored.rewind(step)
-        with self._listening(step) as (report, listener), interruptible(stop):
-            trainer = self._trainer(report, listener, stop)
+        with self._listening(step) as (report, listener):
+            trainer = self._trainer(report, listener, interruption)
             if checkpoint is not None:
                 self._restore(trainer, *checkpoint)
                 self._report_changed_ranks(checkpoint[1], report)
@@ -240,7 +242,8 @@ class Session:
             if checkpoint is None:
                 with trainer.as_saved():
                     self._show_sample(step, report)
-            run = self._run_loop(trainer)
+            with interruption.handling():
+                run = self._run_loop(trainer)
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
                     self._show_sample(run.step, report)
@@ -271,7 +274,7 @@ class Session:
         except Diverged as error:
             raise Diverged(f"{error} ({self.stored.kept})") from None
         if not self.stored.published:
-            raise Interrupted(f"stopped before the first step: {self.stored.kept}")
+            raise Interrupted("interrupted; nothing saved yet")
         return run
 
     @contextlib.contextmanager
@@ -339,7 +342,7 @@ class Session:
     def _batches(self) -> Batches:
         return self.prepared.batches_for(self.loaded.model, self.training)
 
-    def _trainer(self, report: Report, listener: Listener, stop: threading.Event) -> Trainer:
+    def _trainer(self, report: Report, listener: Listener, interruption: Interruption) -> Trainer:
         model, config = self.loaded.model, self.training
         assert isinstance(model, Network)
 
@@ -347,17 +350,20 @@ class Session:
             self.stored.write_checkpoint(*trainer.snapshot(), config.keep)
             self.stored.publish()
 
+        def validate() -> float | None:
+            return interruption.break_off(validation.quick)
+
         validation = load_object(self.stored.task.validation)(self.loaded, self.prepared)
         tokens_per_step = self.prepared.train.scored / self._batches.steps_per_epoch
         hooks = Hooks(
-            validate=None if self.prepared.val is None else validation.quick,
+            validate=None if self.prepared.val is None else validate,
             validation_steps=validation.steps(tokens_per_step, sample=self.is_language_model),
             figures=lambda: validation.figures,
             keep_best=lambda: self.stored.write_weights(model),
             checkpoint=checkpoint,
             report=report,
             listener=listener,
-            stop=lambda run: self._reason_to_stop(run, stop),
+            stop=lambda run: self._reason_to_stop(run, interruption),
             revise=lambda run, tokens: self._revise_regularisation(run, trainer.config, tokens),
         )
         loaded = self.loaded
@@ -405,9 +411,9 @@ class Session:
                 f"resumed; the model itself is usable ({str(error).splitlines()[0]})"
             ) from None
 
-    def _reason_to_stop(self, run: Run, interrupted: threading.Event) -> str | None:
-        if interrupted.is_set():
-            return "interrupted"
+    def _reason_to_stop(self, run: Run, interruption: Interruption) -> str | None:
+        if interruption.is_heeded():
+            return INTERRUPTED
         enough = self.options.stop_after is not None and run.step >= self.options.stop_after
         return "stop-after" if enough else None
 
@@ -476,6 +482,22 @@ class Session:
         if ranks.is_launched():
             facts["launcher"] = ranks.launch_id()
         write_record(self.loaded, self.prepared, **facts)
+
+
+@contextlib.contextmanager
+def telling_how_to_resume(stored: StoredModel) -> Iterator[None]:
+    """Tell how to resume if the user interrupts the block once the model is published.
+
+    Raises:
+        Interrupted: instead of a KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not stored.published or not ranks.is_leader():
+            raise
+        resume = f"seqgen train --resume {stored.name}"
+        raise Interrupted(f"interrupted; resume from the last checkpoint with: {resume}") from None
 
 
 def load_best(loaded: LoadedModel) -> LoadedModel:

@@ -14,6 +14,7 @@ import torch
 from seqgen import ranks, registry, store
 from seqgen.engines.memory_limit import build_for_training
 from seqgen.engines.precision import parameter_type, restored_randomness
+from seqgen.errors import telling_if_interrupted
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.models.base import LanguageModel
 from seqgen.models.deferred_init import DeferredModel
@@ -52,6 +53,7 @@ from seqgen.training.session import (
     TrainingResult,
     build_unfilled,
     has_checkpoint_of_restart,
+    telling_how_to_resume,
     write_new,
 )
 from seqgen.training.with_ngram import finish, for_small_text, order_of
@@ -252,7 +254,8 @@ def train(
 
         ready = prepare_run(request, options.place, options.report, check, tries=not shard)
         result = _train_and_store(ready, destination, options)
-    options.conclude(result.name)
+    with telling_if_interrupted(f"{result.name} is saved"):
+        options.conclude(result.name)
     return result
 
 
@@ -284,8 +287,9 @@ def _train_and_store(
             family=family_to_join(name, overwrite),
             regularisation=ready.plan.regularisation,
         )
-        ended = session.run()
-        return ranks.run_on_leader(lambda: finish(session, ended))
+        with telling_how_to_resume(loaded.stored):
+            ended = session.run()
+            return ranks.run_on_leader(lambda: finish(session, ended))
 
 
 def _make_new_model(
