@@ -38,7 +38,7 @@ def beam_search(
 ) -> None:
     """Find the most probable continuations by beam search.
 
-    A model of pairs takes sources instead of prompts, and writes their targets.
+    A translation model takes sources instead of prompts, and writes their targets.
 
     Filters apply in this order: tokens that are never written, --min-tokens,
     --force{constraints}, --no-repeat-ngram{filters}. The search stops when no live hypothesis can

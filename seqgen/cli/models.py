@@ -12,6 +12,7 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
 from seqgen.cli.shell.known_settings import put_settings
 from seqgen.cli.shell.model_facts import (
+    UNVALIDATED,
     describe,
     losses_by_step,
     mixture_facts,
@@ -104,11 +105,16 @@ COLUMNS = {
     "architecture": lambda r: r["architecture"] or MISSING,
     "tokenizer": lambda r: r["tokenizer"] or MISSING,
     "parameters": lambda r: short_count(r["parameters"]),
-    "bits/char": lambda r: (
-        ("> " if store.leaves_unknowns_out(r) else "") + figure(r["val_bits_per_char"], 3)
-    ),
+    "bits/char": lambda r: _bits(r),
     "created": lambda r: age(r["created"]),
 }
+
+
+def _bits(row: dict[str, Any]) -> str:
+    """Format the held-out bits per character of a model in the list."""
+    if store.awaits_validation(row):
+        return UNVALIDATED
+    return ("> " if store.leaves_unknowns_out(row) else "") + figure(row["val_bits_per_char"], 3)
 
 
 def _list_architectures(out: Output) -> None:

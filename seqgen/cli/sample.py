@@ -68,8 +68,8 @@ def sample(
 ) -> None:
     """Write text with a trained model.
 
-    Without a prompt, the model writes from the start of a text. A model of pairs takes sources
-    instead of prompts, and writes their targets.
+    Without a prompt, the model writes from the start of a text. A translation model takes
+    sources instead of prompts, and writes their targets.
 
     Filters apply in this order: tokens that are never written, --ban, --min-tokens,
     --force{constraints}{filters}, repetition, presence and frequency penalties, --no-repeat-ngram,

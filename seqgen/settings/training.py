@@ -268,7 +268,11 @@ class TrainingConfig(RegimeConfig):
         "Budget in optimizer steps.", bounds=ranges.STEPS, panel=Panel.BUDGET, common=True
     )
     epochs: float | None = setting(
-        "Budget in passes over the training text.", above=0, high=MOST_STEPS, panel=Panel.BUDGET
+        "Budget in passes over the training text.",
+        above=0,
+        high=MOST_STEPS,
+        panel=Panel.BUDGET,
+        common=True,
     )
     minutes: float | None = setting(
         "Budget in minutes of training.",

@@ -48,4 +48,10 @@ from seqgen.store.layout import (
 from seqgen.store.lifecycle import building, check_removable, clean, dependent_models, remove
 from seqgen.store.mixtures import StoredMixture, mixture_weights, model_argument, write_mixture
 from seqgen.store.model import ReadOnlyModel, StoredModel
-from seqgen.store.results import bits_record, leaves_unknowns_out, result_of
+from seqgen.store.results import (
+    awaits_validation,
+    bits_record,
+    is_unfinished,
+    leaves_unknowns_out,
+    result_of,
+)

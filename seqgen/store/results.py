@@ -48,6 +48,16 @@ def result_of(stored: StoredModel) -> dict[str, Any]:
     return {**result, UNKNOWNS: None}
 
 
+def is_unfinished(result: dict[str, Any]) -> bool:
+    """Check whether a run was stopped before its budget was spent."""
+    return result.get("stopped") in ("interrupted", "stop-after")
+
+
+def awaits_validation(result: dict[str, Any]) -> bool:
+    """Check whether a run was stopped before its first validation."""
+    return is_unfinished(result) and result.get("val_loss") is None
+
+
 def leaves_unknowns_out(result: dict[str, Any]) -> bool:
     """Check whether the bits of a result exclude unknown tokens."""
     return result.get("val_bits_per_char") is not None and result[UNKNOWNS] is None

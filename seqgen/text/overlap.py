@@ -60,7 +60,7 @@ class Overlap:
         return (
             f"{self.shared:,} of {self.items:,} held-out {self.what} "
             f"({self.shared / self.items:.1%}) "
-            f"are in {where} too: the validation loss flatters the model"
+            f"are in {where} too, so the validation loss is too optimistic"
         )
 
 

@@ -390,7 +390,7 @@ def test_an_interrupt_before_the_first_step_leaves_nothing(own, cli, text, monke
     with monkeypatch.context() as patch:
         patch.setattr("seqgen.training.session.Session._reason_to_stop", lambda *_: "interrupted")
         outcome = cli("train", text, "--name", "x", "--json", "--quiet", *SHORT)
-    refused(outcome, 130, "stopped before the first step: nothing was saved$")
+    refused(outcome, 130, "interrupted; nothing saved yet$")
     assert list(own.iterdir()) == []
     refused(cli("sample", "-m", "x"), 1, "there is no model named 'x'")
     assert cli("train", text, "--name", "x", "--json", *SHORT)[0] == 0

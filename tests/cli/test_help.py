@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -71,6 +72,24 @@ def test_topics_of_help(topic, cli):
     assert f"  {topic} " in cli("help")[1]
     for option in re.findall(r"--[a-z-]+", out):
         assert any(option in one.opts for command in ALL.values() for one in command.params), option
+
+
+@pytest.mark.parametrize("topic", ["sampling", "resume", "fine-tuning", "gpu"])
+def test_a_topic_fits_a_screen_and_its_commands_can_be_typed(topic, cli):
+    out = cli("help", topic)[1]
+    assert len(out.splitlines()) < 24
+    lines = re.findall(r"^  seqgen (.+?)(?: {3,}.*)?$", out, re.M)
+    assert lines
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        if name in ALL:  # without its plugin, it is not
+            ALL[name].make_context(name, arguments)
+
+
+def test_short_help_of_train_explains_what_chosen_means_and_how_to_set(cli):
+    out = " ".join(cli("train", "-h")[1].split())
+    assert "chosen: made to fit the time budget." in out
+    assert "as in --set patience=3" in out and "--epochs X" in out
 
 
 def test_help_of_a_command_and_of_nothing_known(cli):

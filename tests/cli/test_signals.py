@@ -62,7 +62,7 @@ def test_before_training_nothing_is_left(number, text, signalled, capfd):
     before = signal.getsignal(number)
     signalled(number, "preparing")
     assert run(["train", text, *SHORT]) == 130
-    assert capfd.readouterr().err == "seqgen: interrupted\n"
+    assert capfd.readouterr().err == "seqgen: interrupted; nothing saved yet\n"
     assert not list(store.models_folder().glob("*"))
     assert signal.getsignal(number) is before
 

@@ -47,7 +47,7 @@ Rows = list[tuple[str, str]]
 
 @functools.cache
 def help_texts() -> dict[str, Any]:
-    """Collect the examples of each command and the help topics, of the core and of plugins.
+    """Collect the examples and notes of each command and the topics, of the core and of plugins.
 
     Each has its own in a file `help.toml`.
     """
@@ -146,6 +146,8 @@ def _put_page(command: Any, ctx: Any, short: bool = False) -> None:
         if not short:
             _print_examples(out, examples)
             return
+        if note := help_texts()["notes"].get(_name(ctx)):
+            out.print(f"\n{note}")
         number = sum(one.param_type_name == "option" for one in command.get_params(ctx))
         what = "lists the options" if number <= MOST_SHORT else f"lists all {number} options"
         out.print(f"\n{ctx.command_path} --help {what}.")

@@ -28,6 +28,9 @@ from seqgen.settings.training import TrainingConfig, adapt_recipe
 from seqgen.store.mixtures import current_parts
 from seqgen.wording import plural
 
+# What stands for the figures of a run that was stopped before its first validation.
+UNVALIDATED = "0 validations"
+
 
 def describe(model: store.StoredModel) -> dict[str, Any]:
     """Build the record of a model for `seqgen models --json`; unknown values are null."""
@@ -47,6 +50,8 @@ def describe(model: store.StoredModel) -> dict[str, Any]:
         "val_bits_per_char": result.get("val_bits_per_char"),
         "created": record.get("created"),
         "val_oov_bits_per_byte": result.get("val_oov_bits_per_byte"),
+        "val_loss": result.get("val_loss"),
+        "stopped": result.get("stopped"),
     }
 
 
@@ -180,17 +185,21 @@ def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
 
 
 def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
+    resume = f"seqgen train --resume {model.name}"
     if not result:
         last = next((r for r in reversed(model.logged(store.METRICS)) if "step" in r), None)
         so_far = f"{plural(last['step'], 'step')} so far" if last else "no result"
-        return f"{so_far}; resume with: seqgen train --resume {model.name}"
+        return f"{so_far}; resume with: {resume}"
     seen = plural(result.get("tokens") or 0, registry.unit_of(model.config["architecture"]))
     steps = result.get("steps")
     work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"
-    return f"{work} in {duration(result.get('seconds'))}"
+    resume = f"; resume with: {resume}" if store.is_unfinished(result) else ""
+    return f"{work} in {duration(result.get('seconds'))}{resume}"
 
 
 def _validation(result: dict[str, Any], unit: str) -> str:
+    if store.awaits_validation(result):
+        return UNVALIDATED
     if result.get("val_loss") is None:
         return MISSING
     best = result.get("best_step")

@@ -173,8 +173,8 @@ class MoreSettings(Options, panel=Panel.OPTIMISATION):
         "Read settings from a TOML file, or from a model's config.json.", reads="path"
     )
     set_: tuple[str, ...] = setting(
-        "Set any other setting; can be repeated. `seqgen train --set help` lists them all, --set "
-        "help=KEY explains one.",
+        "Set any other setting, as in --set patience=3; can be repeated. `seqgen train --set help` "
+        "lists them all, --set help=KEY explains one.",
         names=("--set",),
         metavar="KEY=VALUE",
         common=True,
@@ -205,7 +205,7 @@ class Recipe(Options, panel=Panel.WHAT):
     )
     heads: int | None = setting(SHARED_DOCS["num_heads"], without=CHOSEN)
     dropout: float | None = setting(SHARED_DOCS["dropout"], without=CHOSEN)
-    order: int | None = setting(SHARED_DOCS["order"], without="5", common=True, panel=Panel.NGRAM)
+    order: int | None = setting(SHARED_DOCS["order"], without="5", panel=Panel.NGRAM)
     smoothing: Smoothing | None = setting(
         SHARED_DOCS["smoothing"], metavar="KIND", without="modified-kneser-ney", panel=Panel.NGRAM
     )

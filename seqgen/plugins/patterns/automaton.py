@@ -166,7 +166,8 @@ class Automaton:
         number = self._states.setdefault(content, len(self._threads))
         if number == len(self._threads):
             few = len(content[0]) <= MOST_PLACES
-            require(few, f"a text may stand in more than {MOST_PLACES:,} places of it at once")
+            ways = f"more than {MOST_PLACES:,} ways to read the start of one text"
+            require(few, f"it is too ambiguous: there are {ways}; make its rules overlap less")
             self._threads.append(content[0])
             self._accepts.append(content[1])
             if number == len(self._table):
