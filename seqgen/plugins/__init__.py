@@ -18,5 +18,6 @@ BROUGHT = {
         "classifier",
         "tagger",
     ),
+    "more_cells": ("mut1", "mut2", "mut3", "nas", "grid"),
     "vectors": ("glove", "word2vec"),
 }

@@ -75,6 +75,7 @@ def ran(tmp_path, words):
 def words(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("the cat sat on the mat\n" * 40)
+    (tmp_path / "pairs.tsv").write_text("the cat\tle chat\n" * 40)
     (tmp_path / "tags.conll").write_text("the\tD\ncat\tN\n\n" * 30)
     return path
 
@@ -155,6 +156,21 @@ def test_without_hawk(ran):
     assert helped[0] == shown[0] == 0
     assert "hawk" in shown[1]
     refused(others, "hawk")
+
+
+@pytest.mark.slow
+def test_without_more_cells(ran):
+    helped, trained, *others = ran(
+        "more_cells",
+        "--help",
+        f"train words.txt --model mgu {QUICK} --name m",
+        *(f"train words.txt --model {name} {QUICK}" for name in ("mut1", "nas", "grid")),
+        f"train pairs.tsv --model seq2seq --set cell=nas {QUICK}",
+        f"sample -m {MODELS}/mut2",
+        f"perplexity words.txt -m {MODELS}/grid",
+    )
+    assert helped[0] == trained[0] == 0
+    refused(others, "more_cells")
 
 
 def test_the_table_of_plugins_has_what_each_brings():

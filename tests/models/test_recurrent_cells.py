@@ -7,39 +7,15 @@ import pytest
 import torch
 from architectures import RECURRENT, VOCAB, Case, ids
 from helpers_cli import known_architectures
+from paper_cells import EXACT, B, H, PaperCells, T, V, blocks, sigma
 
 from seqgen import registry
 from seqgen.errors import UsageError
-from seqgen.models.recurrent.cell import Cell
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.scan import linear_scan
 
-H, V, B, T = 4, 5, 2, 5
-EXACT = {"rtol": 0, "atol": 1e-12}
-
-
-def sigma(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def blocks(matrix, count):
-    """Return the blocks of a matrix or a bias whose maps lie below one another."""
-    return np.split(matrix, count)
-
-
-# What each takes: the cell's parameters by name, one input x, the parts before; and gives those
-# after. In the case of an architecture: its settings, the width E of the input, the equations.
-CASES = {}
-
-
-def paper(name, architecture, width=3, **settings):
-    """Register the equations of an architecture, for one form of it."""
-
-    def keep(equations):
-        CASES[name] = architecture, settings, width, equations
-        return equations
-
-    return keep
+CASES = PaperCells()
+paper = CASES.paper
 
 
 # ---- without gates ----
@@ -71,38 +47,6 @@ def mgu(p, x, h):
     f = sigma(w_f @ x + u_f @ h + b_f)
     new = np.tanh(w_n @ x + u_n @ (f * h) + b_n)
     return ((1 - f) * h + f * new,)
-
-
-@paper("mut1-narrow", "mut1")
-@paper("mut1", "mut1", width=H)
-def mut1(p, x, h):
-    (w_z, w_r), (b_z, b_r) = blocks(p["weight_ih"], 2), blocks(p["bias"], 2)
-    u_r, u_n = blocks(p["weight_hh"], 2)
-    z = sigma(w_z @ x + b_z)
-    r = sigma(w_r @ x + u_r @ h + b_r)
-    itself = p["weight_in"] @ x if "weight_in" in p else x
-    return (np.tanh(u_n @ (r * h) + np.tanh(itself) + p["bias_n"]) * z + h * (1 - z),)
-
-
-@paper("mut2-narrow", "mut2")
-@paper("mut2", "mut2", width=H)
-def mut2(p, x, h):
-    (w_z, w_n), (b_z, b_n) = blocks(p["weight_ih"], 2), blocks(p["bias"], 2)
-    u_z, u_r, u_n = blocks(p["weight_hh"], 3)
-    z = sigma(w_z @ x + u_z @ h + b_z)
-    itself = p["weight_in"] @ x if "weight_in" in p else x
-    r = sigma(itself + u_r @ h + p["bias_r"])
-    return (np.tanh(u_n @ (r * h) + w_n @ x + b_n) * z + h * (1 - z),)
-
-
-@paper("mut3", "mut3")
-def mut3(p, x, h):
-    (w_z, w_r, w_n), (u_z, u_r, u_n), (b_z, b_r, b_n) = (
-        blocks(p[name], 3) for name in ("weight_ih", "weight_hh", "bias")
-    )
-    z = sigma(w_z @ x + u_z @ np.tanh(h) + b_z)
-    r = sigma(w_r @ x + u_r @ h + b_r)
-    return (np.tanh(u_n @ (r * h) + w_n @ x + b_n) * z + h * (1 - z),)
 
 
 # ---- forms of the LSTM ----
@@ -214,22 +158,6 @@ def highways(p, x, s):
     return (s,)
 
 
-@paper("nas", "nas")
-def nas(p, x, h, c):
-    """The tree from its leaves to its root; an intermediate result is named by what it joins."""
-    lie = 1, 3, 6, 8, 5, 7, 2, 4
-    from_x = dict(zip(lie, blocks(p["weight_ih"] @ x + p["bias"], 8), strict=True))
-    from_h = dict(zip(lie, blocks(p["weight_hh"] @ h, 8), strict=True))
-    leaf = {k: sigma(from_x[k] + from_h[k]) for k in (1, 3, 6, 8)}
-    leaf |= {k: np.tanh(from_x[k] + from_h[k]) for k in (5, 7)}
-    leaf[2] = np.maximum(0, from_x[2] + from_h[2])
-    leaf[4] = np.maximum(0, from_x[4] * from_h[4])
-    join_12, join_34 = np.tanh(leaf[1] * leaf[2]), np.tanh(leaf[3] + leaf[4])
-    join_56, join_78 = np.tanh(leaf[5] * leaf[6]), sigma(leaf[7] + leaf[8])
-    c = np.tanh(join_12 + c) * join_34
-    return np.tanh(c * np.tanh(join_56 + join_78)), c
-
-
 # ---- linear in their past ----
 
 
@@ -275,57 +203,23 @@ paper("jordan", "jordan", decay=0.0)(jordans(np.tanh, 0.0))
 paper("jordan-decay", "jordan", activation="sigmoid", decay=0.6)(jordans(sigma, 0.6))
 
 
-@paper("grid", "grid")
-@paper("grid-pair", "grid", width=2 * H)
-def grid(p, x, up, h, m):
-    """A block of the grid, its two LSTMs after one another (the paper's section 3.2)."""
-    h_depth, m_depth = blocks(p["weight_in"] @ x if "weight_in" in p else x, 2)
-    ends = []
-    for dimension, memory in ((0, m), (1, m_depth)):
-        w_d, u, b = (blocks(p[name], 2)[dimension] for name in ("weight_ih", "weight_hh", "bias"))
-        i, f, g, o = blocks(w_d @ h_depth + u @ h + b, 4)
-        memory = sigma(f) * memory + sigma(i) * np.tanh(g)
-        ends.append((np.tanh(sigma(o) * memory), memory))  # equation 1: h' = tanh(g^o * m')
-    (h, m), above = ends
-    return np.concatenate(above), h, m
-
-
 # ---- the comparison ----
 
 
 def layer_of(name, random=True):
-    """Return a layer in float64, with random parameters or as it begins."""
-    architecture, settings, width, _ = CASES[name]
-    row = registry.architecture(architecture)
-    config = row.load_config()(vocab_size=V, hidden_size=H, **settings)
-    torch.manual_seed(0)
-    layer = Cell(width, config).double()
-    if random:
-        for parameter in layer.parameters():
-            parameter.data.normal_(0, 0.7)
-    return layer
+    """Return the layer of a form, with random parameters or as it begins."""
+    return CASES[name].layer(random)
 
 
 @pytest.mark.parametrize("name", CASES)
-@torch.no_grad()
 def test_a_cell_is_the_equations_of_its_paper(name):
-    layer, (_, _, width, equations) = layer_of(name), CASES[name]
-    p = {key: tensor.numpy() for key, tensor in layer.named_parameters()}
-    x = torch.randn(B, T, width, dtype=torch.float64)
-    start = tuple(torch.randn_like(part) for part in layer.start(B))
-    outputs, after = layer.sequence(x, start)
-    for row in range(B):
-        state = tuple(part[row].numpy() for part in start)
-        for t in range(T):
-            state = equations(p, x[row, t].numpy(), *state)
-            np.testing.assert_allclose(outputs[row, t], state[0], **EXACT)
-        for got, wanted in zip(after, state, strict=True):
-            np.testing.assert_allclose(got[row], wanted, **EXACT)
+    CASES[name].check()
 
 
-def test_every_recurrent_architecture_has_its_equations():
+def test_every_recurrent_architecture_of_the_core_has_its_equations():
     older = {"rnn", "gru", "lstm"}  # whose plain forms are in test_cells
-    assert {*RECURRENT} == older | {architecture for architecture, *_ in CASES.values()}
+    of_core = {name for name in RECURRENT if registry.architecture(name).plugin is None}
+    assert of_core == older | {case.architecture for case in CASES.values()}
 
 
 # ---- how a cell begins ----
@@ -398,13 +292,6 @@ def test_jordans_state_is_what_the_model_predicted():
     torch.testing.assert_close(model.head(h), logits[:, -1], **EXACT)
     assert model.layers[0].weight_out is model.head.weight
     assert s.shape == (B, model.vocab_size)
-
-
-def test_forget_gates_of_both_dimensions_begin_open():
-    bias = layer_of("grid", random=False).bias.detach().view(8, H)
-    assert bias[:, 0].tolist() == [0, 1, 0, 0, 0, 1, 0, 0] and torch.equal(
-        bias[:, :1], bias[:, -1:]
-    )
 
 
 def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import PAIRS, RECURRENT, Case, ids
+from helpers_cli import needs
 from training_runs import corpus_of, run_loop
 
 from seqgen import registry
@@ -196,6 +197,7 @@ def test_zoneout_in_evaluation_is_its_expectation():
         assert (part.mean(0) - mean.mean(0)).abs().max() < 0.1
 
 
+@needs("more_cells")
 def test_masks_drawn_are_one_a_layer_and_row():
     layer, _, _ = layer_of("mut3", state_dropout=0.5, update_dropout=0.5, variational=True)
     noise = layer.train().noise(50)

@@ -300,9 +300,11 @@ def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
         config: with `cell`, and the size of the cells as recurrent language models name it.
 
     Raises:
-        UsageError: no recurrent architecture has that name.
+        UsageError: no recurrent architecture has that name, or its plugin is missing.
     """
     kind = registry.ARCHITECTURES.get(config.cell)
+    if kind is None and (plugin := registry.missing_plugin(config.cell)) is not None:
+        raise UsageError(f"{config.cell} needs the plugin {plugin}, which is not installed")
     if kind is None or not kind.is_cell:
         known = [name for name, row in registry.ARCHITECTURES.items() if row.is_cell]
         hint = did_you_mean(config.cell, known) if kind is None else ""

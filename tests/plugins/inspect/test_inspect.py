@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import CASES, GROUPED, RECURRENT, Case, ids, over
-from helpers_cli import records, refusal, train_one_of_each
+from helpers_cli import known_architectures, records, refusal, train_one_of_each
 from known_models import ALPHABET, loaded_as, real
 from pages_read import HOSTILE, Read, commands_of
 
@@ -146,7 +146,9 @@ def test_every_cell_names_the_gates_that_it_says_keep_replace_and_reset(architec
     assert not (equation.keeps and equation.replaces)
 
 
-@pytest.mark.parametrize("architecture", ["lstm", "gru", "mgu", "ugrnn", "mut1", "mingru"])
+@pytest.mark.parametrize(
+    "architecture", known_architectures(["lstm", "gru", "mgu", "ugrnn", "mut1", "mingru"])
+)
 def test_the_share_kept_is_how_the_memory_follows_its_past(architecture):
     """With its gates held still, d c_t / d c_{t-1} at each unit is the share that is kept."""
     model = Case(architecture, "plain", {"num_layers": 1}).loud()
