@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from seqgen import ranks, store
+from seqgen.cli.shell import recording
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.output import RecordedOutput
 from seqgen.cli.shell.output_files import check_replaced_model
 from seqgen.cli.shell.process import keep_freed_memory
 from seqgen.cli.shell.progress import how_to_resume, summarise
+from seqgen.cli.shell.tables import byte_size
 from seqgen.cli.shell.train_options import (
     Recipe,
     SeededDevice,
@@ -98,8 +101,6 @@ def train(
     if recipe.put_help(out):
         return
     from seqgen.cli.shell.progress import display
-    from seqgen.ranks.group import process_group
-    from seqgen.training.listeners import LastEvents
 
     data = files.named(run.data_option)
     settings = recipe.settings(machine)
@@ -109,8 +110,11 @@ def train(
     if processes.shard or settings.get("memory"):
         keep_freed_memory(False)
     inputs = files.inputs(recipe.given_settings, out)
-    # Connected before files are looked at, so that one line says what all processes miss.
-    with process_group(processes.timeout), display(out) as shown:
+    # Shown before PyTorch is imported. Processes connect before files are looked at, so that one
+    # line says what all of them miss.
+    with display(out, _reading(run.resume or data)) as shown, _group(processes.timeout):
+        from seqgen.training.listeners import LastEvents
+
         report = LastEvents(shown)
         settings |= files.held_out(recipe.given_settings, inputs)
         for group in added.groups:
@@ -118,6 +122,7 @@ def train(
         # What a new and a resumed run share.
         options = {"targets": inputs.keep(files.target), "settings": settings, "report": report}
         options |= {"device": machine.device, "stop_after": run.stop_after}
+        options |= {"began": recording.run.began}
         options |= processes.to_dict() | added.keywords
         if run.resume is not None:
             from seqgen.training.resume import resume
@@ -138,6 +143,25 @@ def train(
             raise Interrupted(how_to_resume(result))
         if not out.quiet:
             summarise(result, report.events)
+
+
+def _reading(data: str | Sequence[str]) -> str:
+    """Describe what is read: a model to resume, or the first file, and the size of all files."""
+    if not data or isinstance(data, str):
+        return f"reading {data or 'standard input'}"
+    sizes = [Path(name).stat().st_size for name in data if Path(name).is_file()]
+    size = f", {byte_size(sum(sizes))}" if len(sizes) == len(data) else ""
+    others = f" and {len(data) - 1} more" if len(data) > 1 else ""
+    return f"reading {Path(data[0]).name or data[0]}{others}{size}"
+
+
+@contextlib.contextmanager
+def _group(timeout: float | None) -> Iterator[None]:
+    """Connect the processes of torchrun; see `seqgen.ranks.group`, which imports PyTorch."""
+    from seqgen.ranks.group import process_group
+
+    with process_group(timeout):
+        yield
 
 
 def _files_of_new_run(

@@ -194,25 +194,37 @@ def keep_measurement(about: dict[str, Any], measured: dict[str, Any]) -> dict[st
 
     If two processes measure at once, the first result that is kept counts for both.
     """
+    return _write_measurement(about, measured, lambda: kept_measurement(about) is None)
+
+
+def replace_measurement(about: dict[str, Any], measured: dict[str, Any]) -> None:
+    """Cache a measurement in place of an earlier one, if it can be written."""
+    _write_measurement(about, measured, lambda: True)
+
+
+def _write_measurement(
+    about: dict[str, Any], measured: dict[str, Any], replaces: Callable[[], bool]
+) -> dict[str, Any] | None:
+    """Write a measurement; one that is there already only if `replaces` returns true."""
     content = json_bytes({"machine": _machine(), "about": about, "found": measured})
     try:
         place = _measurement_file(about)
         make_listed_folder(place.parent)
         temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
         write_bytes(temporary, content)
-        _move_into_place(temporary, place, lambda: kept_measurement(about) is None)
+        _move_into_place(temporary, place, replaces)
     except (OSError, SeqgenError):
         return None
     return kept_measurement(about)
 
 
-def _move_into_place(temporary: Path, place: Path, damaged: Callable[[], bool]) -> None:
-    """Move a file into place, unless another process has put an undamaged one there."""
+def _move_into_place(temporary: Path, place: Path, replaces: Callable[[], bool]) -> None:
+    """Move a file into place; where there is one already, only if it `replaces` that."""
     try:
         os.link(temporary, place)
     except FileExistsError:
         # Asked only now: what another process has just put there is whole, because it was linked.
-        if damaged():
+        if replaces():
             temporary.replace(place)
     except OSError:
         temporary.replace(place)  # a file system without links

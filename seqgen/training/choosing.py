@@ -1,6 +1,7 @@
 """Choose settings by measurement: for a time budget in minutes or a number of parameters.
 
-Each candidate trains for about a second, and only if the user has left something open.
+Each candidate trains for about a second, and only if the user has left something open and its
+speed on this machine is not known from earlier runs.
 docs/evidence/experiments.md has the experiments behind the rules.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,12 +22,13 @@ from seqgen.engines.memory_limit import build_for_training, nearest_widths, para
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.mixture.members import build_members, members_of
-from seqgen.settings import MOST_WIDTH, Size, require
+from seqgen.models.mixture.members import build_members
+from seqgen.settings import MOST_WIDTH, ModelConfig, Size, require
 from seqgen.settings.training import TrainingConfig
-from seqgen.store.cache import keep_measurement, kept_measurement
+from seqgen.store.cache import keep_measurement, kept_measurement, replace_measurement
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
+from seqgen.training.deadline import Deadline
 from seqgen.training.events import Notice, Report
 from seqgen.training.family import why_not_mixable
 from seqgen.training.plan import Plan
@@ -36,9 +38,8 @@ from seqgen.training.speed import (
     bf16_speedup,
     compiled_speedup,
     faster_precision,
-    row_threads_speedup,
-    speed_at_first,
     speed_ratio,
+    speeds_by_threads,
 )
 from seqgen.wording import format_settings, plural
 
@@ -66,41 +67,66 @@ TRANSFORMER_FROM_TOKENS = 5e6
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
 # What the speed decides is chosen again during runs of at least so many minutes.
 REVISED_FROM_MINUTES = 0.5
-# Dividing rows among threads is tried in runs of at least so many minutes, or operations if the
-# budget is none of time, and done if it trains at least so many times as fast.
-TRIED_FROM_MINUTES, TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 0.5, 1e12, 1.03
+# Dividing rows among threads is tried in runs of at least so many operations, or in minutes, and
+# done if it trains at least so many times as fast.
+TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 1e12, 1.03
+# Trials take at most this share of a budget in minutes. What they find is kept for later runs.
+TRIAL_SHARE = 0.03
+# The work on a token is about proportional to the parameters. Larger models do more of it in a
+# second, because their products are larger: about so many times as much as the smallest size.
+EFFICIENCY_GAIN = 1.5
 
 
 @dataclass(frozen=True)
 class SpeedTrial:
-    """A plan that trains for about a second on its text, to measure its speed.
+    """A plan that trains for a moment on its text, to measure its speed.
+
+    Speeds are kept for this machine, and those of whole runs too where they are higher: later runs
+    need no trial, and their choices do not depend on what else the machine does at the time.
 
     Attributes:
         plan: the plan.
         training: its complete training settings.
         prepared: the text.
         device: where to train.
+        deadline: of all trials; afterwards nothing more is measured if there is an estimate.
+        estimate: the speed to expect, in tokens per second; None if only a trial can tell.
     """
 
     plan: Plan
     training: TrainingConfig
     prepared: Prepared
     device: torch.device
+    deadline: Deadline
+    estimate: float | None = None
 
     @classmethod
-    def of(cls, plan: Plan, prepared: Prepared, device: torch.device) -> SpeedTrial:
+    def of(
+        cls, plan: Plan, prepared: Prepared, device: torch.device, deadline: Deadline
+    ) -> SpeedTrial:
         """Make the trial of a plan, with its resolved training settings."""
-        trial = cls(plan, plan.resolve(prepared, device, lambda event: None), prepared, device)
+        training = plan.resolve(prepared, device, lambda event: None)
+        trial = cls(plan, training, prepared, device, deadline)
         return replace(trial, training=choose_trial_precision(trial)[0])
 
     def with_settings(self, settings: Mapping[str, Any]) -> SpeedTrial:
         """Make the trial of the plan with additional settings."""
-        return SpeedTrial.of(self.plan.with_settings(settings), self.prepared, self.device)
+        plan = self.plan.with_settings(settings)
+        return SpeedTrial.of(plan, self.prepared, self.device, self.deadline)
+
+    @cached_property
+    def shape(self) -> ModelConfig:
+        """Configuration of the model."""
+        return self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of parameters of the model; of members, of each."""
+        return parameter_count(self.plan.model_class, self.shape)
 
     def model(self) -> NeuralLanguageModel:
         """Build the untrained model."""
-        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
-        make = functools.partial(build_for_training, self.plan.model_class, shape)
+        make = functools.partial(build_for_training, self.plan.model_class, self.shape)
         model = build_members(make, self.training.members, self.training.seed)
         self.prepared.show(model)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
@@ -111,27 +137,13 @@ class SpeedTrial:
         prepared = replace(self.prepared, config=plain)
         return prepared.batches_for(self.plan.model_class, self.training)
 
-    def bf16_speedup(self) -> float:
-        """Measure the training speed in bf16 relative to float32, cached for this machine."""
-        return self._measured_once("training in bf16, as fast and as well", bf16_speedup)
-
-    def row_threads_speedup(self) -> float:
-        """Measure the speedup of dividing rows among threads; see `row_threads_speedup` below."""
-        question = f"a thread for some of the rows each, in {self.training.precision}"
-        return self._measured_once(question, row_threads_speedup)
-
-    def _measured_once(
-        self,
-        question: str,
-        measure: Callable[[NeuralLanguageModel, Batches, TrainingConfig], float],
-    ) -> float:
-        """Measure a ratio of two speeds, or load it from the cache of this machine."""
-        shape = self.plan.model_config(self.prepared.vocab_sizes, self.training.seq_len)
+    def _about(self, question: str) -> dict[str, Any]:
+        """Describe a measurement: what its result depends on besides the machine."""
         settings = ("batch_size", "seq_len", "accumulate", "optimizer")
         about = {
             "question": question,
             "architecture": self.plan.architecture,
-            "model": {k: v for k, v in shape.to_dict().items() if k != "dropout"},
+            "model": {k: v for k, v in self.shape.to_dict().items() if k != "dropout"},
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,
         }
@@ -139,33 +151,69 @@ class SpeedTrial:
             about["members"] = self.training.members
         if ranks.world_size() > 1:
             about["ranks"] = ranks.world_size()
-        known = ranks.run_on_leader(lambda: kept_measurement(about))
-        if known is None:
-            with restored_randomness(self.device):
-                ratio = measure(self.model(), self.batches(), self.training)
-            known = {"times_as_fast": ratio}
-            known = ranks.run_on_leader(lambda: keep_measurement(about, known) or known)
-        return known["times_as_fast"]
+        return about
 
-    def measure(self) -> tuple[float, int]:
-        """Measure the number of tokens that fit the time budget, and count the parameters.
-
-        Of members, each trains on so many, and has so many.
-        """
-        with restored_randomness(self.device):
-            model = self.model()
-            speed = speed_at_first(model, self.batches(), self.training)
-        return 60 * self.training.minutes * speed, members_of(model)[0].parameter_count()
+    def _known(self, question: str) -> dict[str, Any] | None:
+        """Load an earlier result of this machine; None if there is none."""
+        return ranks.run_on_leader(lambda: kept_measurement(self._about(question)))
 
     @cached_property
-    def measured(self) -> tuple[float, int]:
-        """The result of the first measurement."""
-        return self.measure()
+    def bf16_speedup(self) -> float | None:
+        """Training speed in bf16 relative to float32; None if unknown, with no time to try."""
+        question = "training in bf16, as fast and as well"
+        if (known := self._known(question)) is not None:
+            return known["times_as_fast"]
+        if self.deadline.has_passed:
+            return None
+        with restored_randomness(self.device):
+            trained = self.model(), self.batches(), self.training
+            speedup = bf16_speedup(*trained, self.deadline)
+        found = {"times_as_fast": speedup}
+        kept = ranks.run_on_leader(lambda: keep_measurement(self._about(question), found))
+        return (kept or found)["times_as_fast"]
+
+    @property
+    def _speed_question(self) -> str:
+        return f"tokens a second in {self.training.precision}"
+
+    @property
+    def known_speeds(self) -> dict[int | None, float]:
+        """Highest speeds seen here, in tokens per second, by number of row threads; may be empty.
+
+        If the number is given, no other counts.
+        """
+        kept = self._known(self._speed_question) or {"speeds": []}
+        speeds = dict(kept["speeds"])
+        given = self.training.row_threads
+        return speeds if given is None else {k: v for k, v in speeds.items() if k == given}
+
+    def measure(self) -> dict[int | None, float]:
+        """Measure tokens per second by number of row threads, and keep the highest."""
+        with restored_randomness(self.device):
+            trained = self.model(), self.batches(), self.training
+            speeds = speeds_by_threads(*trained, self.deadline)
+        self.keep_speeds(speeds)
+        return speeds
+
+    def keep_speeds(self, speeds: Mapping[int | None, float]) -> None:
+        """Keep speeds of a trial or a whole run for later runs, where none as high is known."""
+        known = replace(self, training=replace(self.training, row_threads=None)).known_speeds
+        higher = {k: v for k, v in speeds.items() if v > known.get(k, 0.0)}
+        if higher and ranks.is_leader():
+            found = {"speeds": [*(known | higher).items()]}
+            replace_measurement(self._about(self._speed_question), found)
+
+    @cached_property
+    def speed(self) -> float:
+        """Tokens per second in the faster way to divide the rows: known, measured or estimated."""
+        if not self.known_speeds and self.estimate is not None and self.deadline.has_passed:
+            return self.estimate
+        return max((self.known_speeds or self.measure()).values())
 
     @property
     def tokens(self) -> float:
         """Number of tokens that the model can train on within the budget."""
-        return self.measured[0]
+        return 60 * self.training.minutes * self.speed
 
     @property
     def steps(self) -> float:
@@ -180,24 +228,43 @@ class SpeedTrial:
     @property
     def overfitting_ratio(self) -> float:
         """Passes over the text times parameters per training token."""
-        return self.passes * self.measured[1] / self.prepared.read_tokens
+        return self.passes * self.parameters / self.prepared.read_tokens
 
     def gains(self, other: SpeedTrial) -> bool:
         """Check whether this trial is at least `LEAST_GAIN` times as fast as `other`."""
-        if self.tokens < LEAST_GAIN * other.tokens:
+        measured = not self.known_speeds
+        if measured and self.deadline.has_passed:
             return False
+        if self.speed < LEAST_GAIN * other.speed:
+            return False
+        if not measured:
+            return True
         # The first two measurements were some seconds apart, so measure again in alternation.
-        return speed_ratio(lambda: self.measure()[0], lambda: other.measure()[0]) >= LEAST_GAIN
+        both = [lambda one=one: max(one.measure().values()) for one in (self, other)]
+        return speed_ratio(*both, self.deadline) >= LEAST_GAIN
+
+    def estimated_speed_of(self, larger: SpeedTrial) -> float:
+        """Estimate the speed of a larger model from the speed of this one."""
+        return self.speed * min(1.0, EFFICIENCY_GAIN * self.parameters / larger.parameters)
 
 
-def choose_size(plan: Plan, prepared: Prepared, device: torch.device, report: Report) -> Plan:
+def trial_deadline(training: TrainingConfig) -> Deadline:
+    """Set the deadline of all trials before a run: none where the budget is not in minutes."""
+    if training.minutes is None:
+        return Deadline()
+    return Deadline.after(TRIAL_SHARE * 60 * training.minutes)
+
+
+def choose_size(
+    plan: Plan, prepared: Prepared, device: torch.device, report: Report, deadline: Deadline
+) -> Plan:
     """Choose the settings that the user left open for a budget in minutes."""
     config_class = plan.config_class
     sized, regularised = config_class.sizes[0].settings, config_class.regularised(1.0)
     left_open = {*sized, *regularised, "batch_size", "patience"} - plan.given.keys()
     if plan.training.minutes is None or plan.origin is not None or not left_open:
         return plan
-    chosen, trial = _largest_size(plan, prepared, device)
+    chosen, trial = _largest_size(plan, prepared, device, deadline)
     more, trial = _find_batch_size(trial, chosen)
     chosen |= more
     rule = _regularisation(trial)
@@ -267,12 +334,12 @@ def _ngram_notice(trial: SpeedTrial) -> str | None:
 
 
 def _largest_size(
-    plan: Plan, prepared: Prepared, device: torch.device
+    plan: Plan, prepared: Prepared, device: torch.device, deadline: Deadline
 ) -> tuple[dict[str, Any], SpeedTrial]:
     """Find the largest size that text and budget support, else the smallest, and its trial."""
 
     def trial_of(size: Size) -> SpeedTrial:
-        return SpeedTrial.of(plan.with_settings(size.settings), prepared, device)
+        return SpeedTrial.of(plan.with_settings(size.settings), prepared, device, deadline)
 
     *larger, smallest = _allowed_sizes(plan, prepared)
     least = trial_of(smallest)
@@ -282,6 +349,7 @@ def _largest_size(
             continue
         try:
             trial = trial_of(size)
+            trial = replace(trial, estimate=least.estimated_speed_of(trial))
             if trial.tokens >= size.tokens:
                 return dict(size.settings), trial
         except (torch.OutOfMemoryError, SeqgenError):  # too large for this machine
@@ -289,16 +357,20 @@ def _largest_size(
     return dict(smallest.settings), least
 
 
-def suits_transformer(plan: Plan, prepared: Prepared, device: torch.device) -> bool:
+def suits_transformer(
+    plan: Plan, prepared: Prepared, device: torch.device, deadline: Deadline
+) -> bool:
     """Check whether the budget is long enough for a transformer to beat `seq2seq`.
 
     Args:
         plan: of the transformer.
         prepared: the pairs.
         device: where to train.
+        deadline: of all trials.
     """
     if plan.training.minutes is not None:
-        return _largest_size(plan, prepared, device)[1].tokens >= TRANSFORMER_FROM_TOKENS
+        _, trial = _largest_size(plan, prepared, device, deadline)
+        return trial.tokens >= TRANSFORMER_FROM_TOKENS
     training = plan.resolve(prepared, device, lambda event: None)
     in_epoch = prepared.batches_for(plan.model_class, training).steps_per_epoch
     epochs = Budget.of(training, in_epoch).steps / in_epoch
@@ -368,8 +440,8 @@ def choose_trial_precision(trial: SpeedTrial) -> tuple[TrainingConfig, float | N
     """Choose the precision; return its settings, and the bf16 speedup if that was measured."""
     if trial.training.precision != "auto":
         return trial.training, None
-    speedup = trial.bf16_speedup()
-    return replace(trial.training, precision=faster_precision(speedup)), speedup
+    speedup = trial.bf16_speedup
+    return replace(trial.training, precision=faster_precision(speedup or 0.0)), speedup
 
 
 def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
@@ -395,10 +467,13 @@ def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
     threads, training = torch.get_num_threads(), trial.training
     if training.row_threads is not None or training.members is not None:
         return training
-    pays = (
-        threads > 1 and trial.device.type == "cpu" and ranks.world_size() == 1 and _is_long(trial)
-    )
-    pays = pays and (times := trial.row_threads_speedup()) >= LEAST_ROW_SPEEDUP
+    one_process = trial.device.type == "cpu" and ranks.world_size() == 1
+    speeds = trial.known_speeds if threads > 1 and one_process else {1: 1.0}
+    if not speeds and _is_long(trial) and not trial.deadline.has_passed:
+        with contextlib.suppress(SeqgenError):  # training diverges
+            speeds = trial.measure()
+    times = speeds.get(threads, 0.0) / speeds[1] if speeds.get(1) else 0.0
+    pays = times >= LEAST_ROW_SPEEDUP
     if pays:
         faster = f"{times:.2f} times as fast as dividing each operation"
         divided = f"each step's rows are divided among {threads} threads: {faster}"
@@ -410,7 +485,7 @@ def _is_long(trial: SpeedTrial) -> bool:
     """Check whether a run is long enough for a trial of some seconds."""
     training = trial.training
     if training.minutes is not None:
-        return training.minutes >= TRIED_FROM_MINUTES
+        return True
     steps = Budget.of(training, trial.batches().steps_per_epoch).steps
     shape = trial.plan.model_config(trial.prepared.vocab_sizes, training.seq_len)
     tokens = steps * training.batch_size * training.seq_len

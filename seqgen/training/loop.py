@@ -100,7 +100,7 @@ class Trainer:
         return RowThreads(self.objective, self.config, self._text_rules) if several else None
 
     def compile(self) -> str | None:
-        """Compile the model's `over_tensors`, not counted in the time budget.
+        """Compile the model's `over_tensors`.
 
         Return why it cannot be compiled, or None. Random states are unchanged.
         """
@@ -223,8 +223,11 @@ class Trainer:
 
     def _time_is_up(self) -> bool:
         run = self.run
-        step = run.seconds / run.step if run.step else 0.0
-        return run.seconds + run.validation_seconds + step > self.budget.seconds
+        if not run.step:
+            return False
+        step = run.seconds / run.step
+        soon = run.seconds + run.validation_seconds + step
+        return soon > self.budget.training_seconds(run)
 
     def _step(self, progress: StepProgress) -> tuple[float, float, int]:
         """Take one step; return the loss in nats per token, the gradient's norm and the tokens."""

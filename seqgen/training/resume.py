@@ -51,6 +51,7 @@ def resume(
     changed_data: bool = False,
     shard: bool = False,
     timeout: float | None = None,
+    began: float | None = None,
     report: Report = lambda event: None,
     **added: Any,
 ) -> TrainingResult:
@@ -66,6 +67,8 @@ def resume(
         changed_data: continue even if the text has changed.
         shard: on several processes, divide parameters and the states of optimisers among them.
         timeout: seconds that a process waits for another one before it gives up.
+        began: when the command began, in seconds of `time.monotonic`, from which a budget in
+            minutes counts; now if None.
         report: takes events while training goes on.
         added: options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`.
 
@@ -75,7 +78,7 @@ def resume(
             damaged, or another run is training it.
     """
     given = {k: v for k, v in (settings or {}).items() if v is not None}
-    during = {"stop_after": stop_after, "added": AddedOptions.of(**added)}
+    during = {"stop_after": stop_after, "began": began, "added": AddedOptions.of(**added)}
     with process_group(timeout):
         options = RunOptions.of(device, report, shard=shard, **during)
         options.check()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import ranks
 from seqgen.errors import SeqgenError
 from seqgen.settings.training import FINISHED, TrainingConfig
+from seqgen.training.deadline import Deadline
 from seqgen.training.events import Event, Report
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
 # A validation comes after so many times the seconds, or the steps, that the last one took.
 SECONDS_BETWEEN, STEPS_BETWEEN = 50, 10
 
+# The share of a budget in minutes that is kept for what comes after the last step: the final
+# validation, the n-gram part and the last files.
+SHARE_OF_END = 0.05
 # The shares of a budget in minutes at which settings are chosen again for the speed so far.
 REVISED_AT = (0.03, 0.1)
 
@@ -76,6 +80,8 @@ class Run:
         step: steps done.
         tokens: tokens seen.
         seconds: training time, including validations during training.
+        setup_seconds: time before the first step: reading, choosing settings, loading; of all
+            commands that the run has had.
         best_loss: the lowest validation loss so far, nats per token.
         best_step: the step of that validation.
         last_loss: the last validation loss.
@@ -109,6 +115,7 @@ class Run:
     revisable: dict[str, Any] | None = None
     revised: int = 0
     warmed: bool = False
+    setup_seconds: float = 0.0
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Run:
@@ -180,8 +187,8 @@ class Hooks:
 class Budget:
     """Training budget: steps, minutes or epochs, and how much of it is spent.
 
-    A budget in steps or epochs is a number of steps. One in minutes is wall time, minus a reserve
-    for the last validation.
+    A budget in steps or epochs is a number of steps. One in minutes is the wall time of the whole
+    command: what comes before the first step and after the last one is part of it.
     """
 
     steps: int | None
@@ -197,9 +204,21 @@ class Budget:
         return cls(config.steps, None)
 
     def share(self, run: Run) -> float:
-        """Compute the share of the budget that is spent, 0 to 1."""
-        spent = run.step / self.steps if self.steps else run.seconds / self.seconds
-        return min(1.0, spent)
+        """Compute the share of the training that is done, 0 to 1."""
+        if self.steps:
+            return min(1.0, run.step / self.steps)
+        seconds = self.training_seconds(run)
+        return min(1.0, run.seconds / seconds) if seconds > 0 else float(run.step > 0)
+
+    def training_seconds(self, run: Run) -> float:
+        """Compute the time that a budget in minutes leaves for training steps and validations."""
+        return (1 - SHARE_OF_END) * self.seconds - run.setup_seconds
+
+    def end(self, run: Run) -> Deadline:
+        """Set the deadline of what comes after the last step of a run."""
+        if self.seconds is None:
+            return Deadline()
+        return Deadline.after(self.seconds - run.setup_seconds - run.seconds)
 
     def until_validation(self, cost: float, steps: float = 0.0) -> float:
         """Compute the number of steps or seconds between validations.

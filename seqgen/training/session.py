@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,6 +105,7 @@ class RunOptions:
         report: takes events; on rank 0 alone.
         shard: divide parameters and the states of optimisers among the processes.
         stop_after: stop after so many steps in all, if given.
+        began: when the command began, in seconds of `time.monotonic`.
         added: the options that plugins add.
     """
 
@@ -111,11 +113,16 @@ class RunOptions:
     report: LastEvents
     shard: bool = False
     stop_after: int | None = None
+    began: float = field(default_factory=time.monotonic)
     added: Options = field(default_factory=AddedOptions)
 
     @classmethod
-    def of(cls, device: str, report: Report, **options: Any) -> RunOptions:
-        """Make the options for this process of a run."""
+    def of(
+        cls, device: str, report: Report, began: float | None = None, **options: Any
+    ) -> RunOptions:
+        """Make the options for this process of a run, which begins now if `began` is None."""
+        if began is not None:
+            options["began"] = began
         heard = LastEvents(report if ranks.is_leader() else lambda event: None)
         return cls(place=choose_device(device), report=heard, **options)
 
@@ -269,6 +276,7 @@ class Session:
             report(Notice(text=text))
 
     def _run_loop(self, trainer: Trainer) -> Run:
+        trainer.run.setup_seconds += time.monotonic() - self.options.began
         try:
             run = trainer.train()
         except Diverged as error:

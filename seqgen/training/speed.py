@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import copy_network
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batches, FirstTokens
+from seqgen.training.deadline import Deadline
 from seqgen.training.loop import Trainer
 from seqgen.training.row_threads import can_divide_rows
 from seqgen.training.run import Hooks, Listener, Run
@@ -23,15 +23,17 @@ from seqgen.training.run import Hooks, Listener, Run
 # Speeds are measured in slices of a trial, each of at least a step, until the two fastest of every
 # way to train agree to within a share of them, or the trial has been long.
 SLICE_SECONDS, LEAST_SLICES, AGREEMENT, LONG_TRIAL_SECONDS = 0.1, 3, 0.03, 5.0
+# A trial takes at most this share of the time that is left for trials.
+SHARE_OF_TIME_LEFT = 0.4
 MEASURED_SECONDS = 0.8  # of a compiled model
 # bf16 is worth its rounding from this speedup on.
 LEAST_BF16_SPEEDUP = 1.1
 # The losses of so long a training may be larger in bf16 than in float32 by this share. Measured:
 # 0.05 % where all is well; two seeds differ by 0.6 % and more.
 CURVE_SECONDS, MOST_LOSS_GAP = 0.3, 0.005
-# A step of a trial takes so long at most, or this share of a budget in minutes: of longer ones it
-# takes some rows, or part of one. So many tokens are tried first.
-STEP_SECONDS, SHARE_OF_BUDGET, FIRST_TOKENS = 1.0, 0.01, 64
+# A step of a trial takes so long at most, or this share of the time that is left for trials: of
+# longer ones it takes some rows, or part of one. So many tokens are tried first.
+STEP_SECONDS, STEP_SHARE, FIRST_TOKENS = 1.0, 0.05, 64
 
 
 def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
@@ -41,30 +43,42 @@ def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
 
 
 def fastest(
-    model: NeuralLanguageModel, batches: Batches, ways: Sequence[TrainingConfig]
+    model: NeuralLanguageModel,
+    batches: Batches,
+    ways: Sequence[TrainingConfig],
+    deadline: Deadline,
 ) -> list[float]:
     """Measure the highest speed of each training variant, in tokens per second, in short slices.
 
     Raises:
         SeqgenError: training diverges.
     """
+    batches = with_short_steps(model, batches, ways, deadline)
     timed = [_timed(way, SLICE_SECONDS) for way in ways]
-    return highest([functools.partial(speed, model, batches, way) for way in timed])
+    return highest([functools.partial(speed, model, batches, way) for way in timed], deadline)
 
 
 def with_short_steps(
-    model: NeuralLanguageModel, batches: Batches, ways: Sequence[TrainingConfig]
+    model: NeuralLanguageModel,
+    batches: Batches,
+    ways: Sequence[TrainingConfig],
+    deadline: Deadline,
 ) -> Batches:
     """Make trial batches: whole batches, or as many rows as fit the time limit.
 
     Time grows with the tokens, and some of it is the same for any number. So what a few tokens
     take, at best, says how many more are within the limit at least.
 
+    Args:
+        model: the one that is tried.
+        batches: those of training.
+        ways: the training variants.
+        deadline: of all trials; a step takes a small share of what is left.
+
     Raises:
         SeqgenError: training diverges.
     """
-    budget = 60 * (ways[0].minutes or 0.0)
-    limit, tokens = max(STEP_SECONDS, SHARE_OF_BUDGET * budget), FIRST_TOKENS
+    limit, tokens = min(STEP_SECONDS, STEP_SHARE * deadline.left), FIRST_TOKENS
     while tokens < batches.batch(0).tokens.size:
         some, possible = FirstTokens(batches, tokens), 0.0
         # The first steps of a process may take seconds to set up.
@@ -80,19 +94,19 @@ def with_short_steps(
     return batches
 
 
-def highest(measures: Sequence[Callable[[], float]]) -> list[float]:
+def highest(measures: Sequence[Callable[[], float]], deadline: Deadline) -> list[float]:
     """Run measurements in alternation and keep the highest value of each.
 
     Of speeds the highest count, because other load on the machine, allocating memory and selecting
     kernels only slow steps down.
     """
     values: list[list[float]] = [[] for _ in measures]
-    began, done = time.monotonic(), False
+    own, done = Deadline.after(min(LONG_TRIAL_SECONDS, SHARE_OF_TIME_LEFT * deadline.left)), False
     while not done:
         for measure, found in zip(measures, values, strict=True):
             found.append(measure())
         enough = len(values[0]) >= LEAST_SLICES and all(map(_nearly_equal, values))
-        done = ranks.broadcast(enough or time.monotonic() - began > LONG_TRIAL_SECONDS)
+        done = ranks.broadcast(enough) or own.has_passed
     return [max(found) for found in values]
 
 
@@ -113,10 +127,13 @@ def _nearly_equal(speeds: Sequence[float]) -> bool:
     return second >= (1 - AGREEMENT) * highest
 
 
-def speed_at_first(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
-    """Measure tokens per second at the start, in the faster of the open variants."""
+def speeds_by_threads(
+    model: NeuralLanguageModel, batches: Batches, training: TrainingConfig, deadline: Deadline
+) -> dict[int | None, float]:
+    """Measure tokens per second by number of row threads, for each number that is open."""
     ways = ways_to_divide(model, training)
-    return max(fastest(model, with_short_steps(model, batches, ways), ways))
+    speeds = fastest(model, batches, ways, deadline)
+    return {way.row_threads: found for way, found in zip(ways, speeds, strict=True)}
 
 
 def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list[TrainingConfig]:
@@ -127,13 +144,15 @@ def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list
     return [replace(training, row_threads=count) for count in counts]
 
 
-def speed_ratio(one: Callable[[], float], other: Callable[[], float]) -> float:
+def speed_ratio(one: Callable[[], float], other: Callable[[], float], deadline: Deadline) -> float:
     """Measure the ratio of two speeds; see `highest`."""
-    speeds = highest([one, other])
+    speeds = highest([one, other], deadline)
     return speeds[0] / speeds[1]
 
 
-def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
+def bf16_speedup(
+    model: NeuralLanguageModel, batches: Batches, training: TrainingConfig, deadline: Deadline
+) -> float:
     """Measure the training speed in bf16 over float32; 0 if the loss suffers from bf16.
 
     That is where it diverges, or where the first steps reach a higher loss than in float32.
@@ -141,10 +160,10 @@ def bf16_speedup(model: NeuralLanguageModel, batches: Batches, training: Trainin
     untrained = copy_network(model)
     ways = [replace(training, precision=kind, compile=False) for kind in ("bf16", "float32")]
     try:
-        batches = with_short_steps(model, batches, ways)
-        in_bf16, in_float32 = fastest(model, batches, ways)
+        in_bf16, in_float32 = fastest(model, batches, ways, deadline)
         speedup = in_bf16 / in_float32
         faster = faster_precision(speedup) == "bf16"
+        batches = with_short_steps(model, batches, ways, deadline)
         if faster and _loss_gap(untrained, batches, ways[1]) > MOST_LOSS_GAP:
             return 0.0
     except SeqgenError:
@@ -171,23 +190,6 @@ def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingCo
             trained = copy_network(model)
             losses[precision] = sum(_losses(trained, batches, replace(same, precision=precision)))
     return ranks.broadcast(losses["bf16"] / losses["float32"] - 1)
-
-
-def row_threads_speedup(
-    model: NeuralLanguageModel, batches: Batches, training: TrainingConfig
-) -> float:
-    """Measure the training speed with row threads over that with threaded operations.
-
-    It is 0 if rows cannot be divided, or training diverges.
-    """
-    ways = ways_to_divide(model, training)
-    if len(ways) == 1:
-        return 0.0
-    try:
-        within, by_rows = fastest(model, with_short_steps(model, batches, ways), ways)
-    except SeqgenError:
-        return 0.0
-    return by_rows / within
 
 
 class _Curve(Listener):
@@ -220,7 +222,8 @@ def compiled_speedup(
     Returns:
         The ratio and None; or 0 and why it cannot be compiled here.
     """
-    batches = with_short_steps(model, batches, [training])
+    deadline = Deadline()
+    batches = with_short_steps(model, batches, [training], deadline)
     why_not = _trainer(model, batches, training).compile()
     if why_not is not None:
         return 0.0, why_not
@@ -234,7 +237,7 @@ def compiled_speedup(
         model.forget_compiled()
         return speed(model, batches, training)
 
-    return speed_ratio(compiled, plain), None
+    return speed_ratio(compiled, plain, deadline), None
 
 
 def _trainer(

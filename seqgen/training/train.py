@@ -35,10 +35,12 @@ from seqgen.training.choosing import (
     choose_size,
     prepare_width_search,
     suits_transformer,
+    trial_deadline,
     with_parameters,
 )
 from seqgen.training.datasets.dataset import DataFiles
 from seqgen.training.datasets.prepared import Prepared
+from seqgen.training.deadline import Deadline
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report, notify_if_slow
@@ -200,6 +202,7 @@ def train(
     stop_after: int | None = None,
     shard: bool = False,
     timeout: float | None = None,
+    began: float | None = None,
     report: Report = lambda event: None,
     **asked: Any,
 ) -> TrainingResult:
@@ -218,6 +221,8 @@ def train(
         stop_after: stop after so many steps, as if interrupted there; no part of the settings.
         shard: on several processes, divide parameters and the states of optimisers among them.
         timeout: seconds that a process waits for another one before it gives up.
+        began: when the command began, in seconds of `time.monotonic`, from which a budget in
+            minutes counts; now if None.
         report: takes events while training goes on.
         asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on;
             options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`; and
@@ -234,14 +239,15 @@ def train(
     stem = (stem or Path(data[0]).stem)[:MOST_OF_STEM]
     destination = Destination(name, stem, overwrite, folder)
     with process_group(timeout):
-        options = RunOptions.of(device, report, added=added, stop_after=stop_after, shard=shard)
+        limits = {"stop_after": stop_after, "began": began}
+        options = RunOptions.of(device, report, added=added, shard=shard, **limits)
         if ranks.run_on_leader(lambda: has_checkpoint_of_restart(name)):
             return resume(
                 name,
                 device=device,
                 report=options.report,
-                stop_after=stop_after,
                 shard=shard,
+                **limits,
                 **added.keywords,
             )
         options.check()
@@ -289,7 +295,16 @@ def _train_and_store(
         )
         with telling_how_to_resume(loaded.stored):
             ended = session.run()
+            _remember_speed(ready, options.place, ended)
             return ranks.run_on_leader(lambda: finish(session, ended))
+
+
+def _remember_speed(ready: ReadyRun, device: torch.device, ended: TrainingResult | None) -> None:
+    """Keep the speed of a timed run, which later runs on this machine choose their sizes by."""
+    if ended is None or ready.training.minutes is None or not ended.steps:
+        return
+    trial = SpeedTrial(ready.plan, ready.training, ready.prepared, device, Deadline())
+    trial.keep_speeds({ready.training.row_threads: ended.tokens_per_second})
 
 
 def _make_new_model(
@@ -385,13 +400,17 @@ def prepare_run(
     if request.mixes_small_text:
         plan = for_small_text(plan, prepared, report)
         check(plan)
-    if request.chooses_translator and not (tries and suits_transformer(plan, prepared, device)):
+    deadline = trial_deadline(plan.training)
+    wants_other = request.chooses_translator
+    if wants_other and not (tries and suits_transformer(plan, prepared, device, deadline)):
         other = _checked_plan(replace(request, architecture="seq2seq"), check)
         plan = replace(other, data=plan.data).for_text(prepared.read_tokens)
     if request.parameters is not None:
         plan = solve_width(plan, prepared, request.parameters, device)
     with notify_if_slow(report, "choosing settings by how fast this machine trains"):
-        plan, training = _choose_open_settings(plan, prepared, device, report, tries)
+        plan, training = _choose_open_settings(
+            plan, prepared, device, report, deadline if tries else None
+        )
     return ReadyRun(request, plan, training, prepared)
 
 
@@ -437,20 +456,28 @@ def solve_width(plan: Plan, prepared: Prepared, parameters: int, device: torch.d
 
 
 def _choose_open_settings(
-    plan: Plan, prepared: Prepared, device: torch.device, report: Report, tries: bool
+    plan: Plan,
+    prepared: Prepared,
+    device: torch.device,
+    report: Report,
+    deadline: Deadline | None,
 ) -> tuple[Plan, TrainingConfig]:
-    """Choose the settings that the user left open; for counted models only the seed."""
+    """Choose the settings that the user left open; for counted models only the seed.
+
+    Models are trained for a moment to choose them until the deadline; not at all if that is None.
+    """
     if plan.is_estimated:
         return plan, replace(plan.training, seed=plan.seed())
     choose_products(device)  # trials are to measure what will run
     if plan.training.with_ngram is not None:
         order = order_of(plan.architecture, plan.training, prepared, report)
         plan = plan.with_given({"with_ngram": order})
-    if tries:
-        plan = choose_size(plan, prepared, device, report)
+    if deadline is not None:
+        plan = choose_size(plan, prepared, device, report, deadline)
     training = plan.resolve(prepared, device, report)
     check_regimes(plan, training, report)
-    if not tries:
+    if deadline is None:
         plain = {"precision": "float32"} if training.precision == "auto" else {}
         return plan, replace(training, compile=False, row_threads=1, **plain)
-    return plan, choose_for_machine(SpeedTrial(plan, training, prepared, device), report)
+    trial = SpeedTrial(plan, training, prepared, device, deadline)
+    return plan, choose_for_machine(trial, report)

@@ -120,8 +120,8 @@ def test_the_record_has_what_was_asked_for(capsys):
 
 
 def test_a_budget_in_minutes_chooses_everything_but_the_width(capsys, monkeypatch):
-    monkeypatch.setattr(choosing, "speed_at_first", lambda model, batches, training: 1e6)
-    monkeypatch.setattr(choosing, "speed_ratio", lambda first, second: 1.0)
+    monkeypatch.setattr(choosing.SpeedTrial, "known_speeds", {1: 1e6})
+    monkeypatch.setattr(choosing, "speed_ratio", lambda first, second, deadline: 1.0)
     (result,) = records(
         capsys,
         *("train", TEXT, "--model", "gru", "--parameters", "5k", "--minutes", "0.001"),

@@ -309,7 +309,7 @@ def narrow(request, monkeypatch):
 
 def by_minutes(monkeypatch, data, architecture, tokens, **settings):
     """Train for a moment, in which so many tokens are said to fit."""
-    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: tokens / (60 * 0.001))
+    monkeypatch.setattr(choosing.SpeedTrial, "known_speeds", {1: tokens / (60 * 0.001)})
     return trained(data, architecture, minutes=0.001, **settings)
 
 

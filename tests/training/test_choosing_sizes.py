@@ -18,6 +18,7 @@ from seqgen.text.reading import Survey
 from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.training import choosing
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
+from seqgen.training.deadline import Deadline
 from seqgen.training.events import Notice
 from seqgen.training.plan import plan_of
 
@@ -46,7 +47,7 @@ class Measured:
         shape = trial.plan.model_config(trial.prepared.vocab_sizes, trial.training.seq_len)
         count = parameter_count(trial.plan.model_class, shape)
         speed = min(FASTEST, self.operations / (6 * count)) if self.operations else 0.0
-        return self.tokens.get(size, 60 * trial.training.minutes * speed), count
+        return self.tokens.get(size, 60 * trial.training.minutes * speed)
 
 
 def text_of(tokens):
@@ -59,13 +60,14 @@ def text_of(tokens):
 
 def chosen(monkeypatch, architecture, tokens, measured, **given):
     """Return the chosen settings of model and training, and what was said."""
-    given = {"precision": "float32", **given}
-    monkeypatch.setattr(choosing.SpeedTrial, "measure", lambda trial: measured(trial))
-    monkeypatch.setattr(choosing, "speed_ratio", lambda one, other: one() / other())
+    given, minutes = {"precision": "float32", **given}, given["minutes"]
+    trial = choosing.SpeedTrial
+    monkeypatch.setattr(trial, "measure", lambda trial: {1: measured(trial) / (60 * minutes)})
+    monkeypatch.setattr(choosing, "speed_ratio", lambda one, other, deadline: one() / other())
     said = []
     report = lambda event: said.append(event.text) if isinstance(event, Notice) else None  # noqa: E731
     plan = plan_of(architecture, None, given, {}, given.keys())
-    plan = choosing.choose_size(plan, text_of(int(tokens)), CPU, report)
+    plan = choosing.choose_size(plan, text_of(int(tokens)), CPU, report, Deadline())
     return {**plan.training.to_dict(), **plan.model}, said
 
 
@@ -175,8 +177,7 @@ def test_rows_grow_on_a_gpu_and_the_rate_at_most_doubles(monkeypatch, architectu
 
     class Parallel(Measured):
         def __call__(self, trial):
-            tokens, count = super().__call__(trial)
-            return tokens * trial.training.batch_size / 2**12, count
+            return super().__call__(trial) * trial.training.batch_size / 2**12
 
     settings, _ = chosen(monkeypatch, architecture, 900 * MB, Parallel(GPU), minutes=60)
     recipe = registry.architecture(architecture).load_config().recipe

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from seqgen import store
-from seqgen.engines import arrays, tensor_products
+from seqgen.engines import arrays, precision, tensor_products
 from seqgen.engines.arrays import Products
 from seqgen.errors import SeqgenError
 from seqgen.models.network import copy_network
@@ -25,7 +25,8 @@ from seqgen.store import torch_models
 from seqgen.store.cache import keep_measurement, kept_measurement
 from seqgen.text.batches import Batches, training_batches
 from seqgen.text.corpus import Corpus
-from seqgen.training import choosing, speed
+from seqgen.training import choosing, deadline, speed
+from seqgen.training.deadline import Deadline
 from seqgen.training.events import Notice
 from seqgen.training.resume import resume
 from seqgen.training.train import train
@@ -44,6 +45,12 @@ def text(tmp_path) -> Path:
 @pytest.fixture(autouse=True)
 def default_products(monkeypatch):
     monkeypatch.setattr(arrays._Settings, "products", Products())
+
+
+@pytest.fixture(autouse=True)
+def bf16_processor(monkeypatch):
+    """Whatever processor runs the tests."""
+    monkeypatch.setattr(precision, "_may_have_bf16", lambda: True)
 
 
 def trained(text, **settings):
@@ -112,14 +119,22 @@ def test_what_is_given_or_small_is_not_tried(text, settings, monkeypatch):
     assert trained(text, **settings) == ("float32", [])
 
 
+def test_processors_without_instructions_for_bf16_try_nothing(text, monkeypatch):
+    monkeypatch.setattr(precision, "_may_have_bf16", lambda: False)
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: pytest.fail("tried"))
+    assert trained(text) == ("float32", [])
+
+
 def test_minutes_are_measured_in_the_precision_that_was_chosen(text, monkeypatch):
     seen = []
     monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: 2.0)
     monkeypatch.setattr(
-        choosing, "speed_at_first", lambda _, __, config: seen.append(config.precision) or 1e5
+        choosing,
+        "speeds_by_threads",
+        lambda _, __, config, ___: seen.append(config.precision) or {1: 1e5},
     )
-    precision, _ = trained(text, steps=None, minutes=0.002)
-    assert precision == "bf16"
+    chosen, _ = trained(text, steps=None, minutes=1)
+    assert chosen == "bf16"
     assert set(seen) == {"bf16"}
 
 
@@ -134,7 +149,7 @@ def test_a_trial_compares_speeds_in_turn(slow, monkeypatch):
     """The fastest of each count: the first, which warm up, and any that something else slows."""
     asked = []
     now = iter(range(1000))
-    monkeypatch.setattr(speed.time, "monotonic", lambda: next(now) / 8)
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: next(now) / 8)
 
     def measured(model, batches, config):
         assert config.minutes is not None and config.steps is None
@@ -144,19 +159,19 @@ def test_a_trial_compares_speeds_in_turn(slow, monkeypatch):
 
     monkeypatch.setattr(speed, "speed", measured)
     monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
-    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5))
+    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
     assert found == pytest.approx(1 / 3 if slow == "bf16" else 3)
     assert asked == ["bf16", "float32"] * 4  # in 0.8 seconds of this clock
 
 
 def test_a_trial_ends_after_a_step_of_each_where_steps_are_long(monkeypatch):
     now = iter(range(0, 1000, 7))
-    monkeypatch.setattr(speed.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(
         speed, "speed", lambda _, __, config: 5.0 if config.precision == "bf16" else 2.0
     )
     monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
-    assert speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5)) == 2.5
+    assert speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline()) == 2.5
 
 
 @pytest.fixture
@@ -166,7 +181,16 @@ def two_threads():
     torch.set_num_threads(1)
 
 
-LONG = {"steps": None, "minutes": 0.5}
+TIMED = {"steps": None, "minutes": 0.5}
+
+
+def has_speeds(monkeypatch, speeds):
+    """Have trials find these speeds, by number of threads."""
+    monkeypatch.setattr(choosing, "speeds_by_threads", lambda *_: speeds)
+
+
+def tries_nothing(monkeypatch):
+    monkeypatch.setattr(choosing, "speeds_by_threads", lambda *_: pytest.fail("tried"))
 
 
 @pytest.mark.parametrize(("times", "threads"), [(1.31, 2), (1.02, 1)])
@@ -174,42 +198,48 @@ def test_rows_are_divided_where_a_trial_finds_it_faster(
     text, times, threads, two_threads, monkeypatch
 ):
     """The answer is kept on this machine, in the model's settings, and resuming asks no more."""
-    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
-    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: times)
-    said = trained_with_rows(text, **LONG)
+    has_speeds(monkeypatch, {1: 1e5, 2: times * 1e5})
+    said = trained_with_rows(text, **TIMED)
     assert said == (threads, ["1.31 times as fast as dividing each operation"][: threads - 1])
-    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: pytest.fail("tried"))
-    assert trained_with_rows(text, **LONG) == said
+    tries_nothing(monkeypatch)
+    assert trained_with_rows(text, **TIMED) == said
     resume("x", stop_after=2)
     assert config_of("x")["row_threads"] == threads
 
 
-@pytest.mark.parametrize(
-    ("settings", "threads"), [({}, 1), ({"row_threads": 3}, 3), ({**LONG, "row_threads": 1}, 1)]
-)
+@pytest.mark.parametrize(("settings", "threads"), [({}, 1), ({"row_threads": 3}, 3)])
 def test_rows_are_not_tried_in_short_runs_or_where_it_is_given(
     text, settings, threads, two_threads, monkeypatch
 ):
-    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
-    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: pytest.fail("tried"))
+    tries_nothing(monkeypatch)
     assert trained_with_rows(text, **settings) == (threads, [])
 
 
+def test_threads_that_are_given_are_measured_alone(text, two_threads, monkeypatch):
+    has_speeds(monkeypatch, {1: 1e5})
+    assert trained_with_rows(text, **TIMED, row_threads=1) == (1, [])
+
+
 def test_one_thread_divides_nothing(text, monkeypatch):
-    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
-    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: pytest.fail("tried"))
-    assert trained_with_rows(text, **LONG) == (1, [])
+    has_speeds(monkeypatch, {1: 1e5, 2: 2e5})
+    assert trained_with_rows(text, **TIMED) == (1, [])
 
 
-@pytest.mark.parametrize(
-    ("minutes", "steps", "long"), [(0.4, None, False), (0.5, None, True), (None, 10**6, True)]
-)
-def test_how_long_a_run_is_worth_a_trial(text, minutes, steps, long, two_threads, monkeypatch):
+@pytest.mark.parametrize(("steps", "long"), [(1000, False), (10**6, True)])
+def test_how_many_steps_are_worth_a_trial(text, steps, long, two_threads, monkeypatch):
     tried = []
-    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: 1e5)
-    monkeypatch.setattr(choosing, "row_threads_speedup", lambda *_: tried.append(1) or 1.0)
-    trained_with_rows(text, minutes=minutes, steps=steps)
+    monkeypatch.setattr(choosing, "speeds_by_threads", lambda *_: tried.append(1) or {1: 1.0})
+    trained_with_rows(text, steps=steps)
     assert bool(tried) == long
+
+
+def test_a_run_that_was_faster_than_its_trial_raises_what_is_known(text, monkeypatch):
+    has_speeds(monkeypatch, {1: 1e-3})
+    trained_with_rows(text, **TIMED)
+    (kept_speeds,) = (json.loads(path.read_bytes())["found"] for path in kept.measurements())
+    [[threads, highest]] = kept_speeds["speeds"]
+    assert threads == 1
+    assert highest > 1
 
 
 def test_ways_to_divide_are_measured_beside_each_other(two_threads, monkeypatch):
@@ -220,17 +250,17 @@ def test_ways_to_divide_are_measured_beside_each_other(two_threads, monkeypatch)
         return 10.0 * config.row_threads
 
     monkeypatch.setattr(speed, "speed", measured)
-    assert speed.row_threads_speedup(*untrained(), SHORT) == 2.0
+    assert speed.speeds_by_threads(*untrained(), SHORT, Deadline()) == {1: 10.0, 2: 20.0}
     assert asked == [1, 2] * speed.LEAST_SLICES
-    assert speed.speed_at_first(*untrained(), SHORT) == 20.0
-    assert speed.speed_at_first(*untrained(), replace(SHORT, row_threads=1)) == 10.0
+    given = replace(SHORT, row_threads=1)
+    assert speed.speeds_by_threads(*untrained(), given, Deadline()) == {1: 10.0}
 
 
 def test_values_are_taken_until_the_highest_agree(monkeypatch):
     """A burst of other work slows some of them down, at the start or later."""
     values = [1.0, 5.0, 8.0, 9.0, 7.0, 9.1]
     left = iter(values)
-    assert speed.highest([lambda: next(left)]) == [9.1]
+    assert speed.highest([lambda: next(left)], Deadline()) == [9.1]
     assert next(left, None) is None
 
 
@@ -239,7 +269,7 @@ def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
         raise SeqgenError("training has diverged")
 
     monkeypatch.setattr(speed, "speed", diverges)
-    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5))
+    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
     assert speed.faster_precision(found) == "float32"
 
 
@@ -278,7 +308,7 @@ def test_what_diverges_in_float32_too_says_nothing_about_bf16(monkeypatch):
 def test_trials_of_long_steps_end(rows, window, monkeypatch):
     """By a clock that knows a hundredth of a second a token in float32, so 20 seconds a step."""
     now = [0.0]
-    monkeypatch.setattr(speed.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
 
     def compute(embedding, inputs):
         now[0] += inputs[0].numel() / (300 if torch.is_autocast_enabled("cpu") else 100)
@@ -287,13 +317,12 @@ def test_trials_of_long_steps_end(rows, window, monkeypatch):
     model.embedding.register_forward_pre_hook(compute)
     fits = {"seq_len": window, "batch_size": rows, "precision": "float32"}
     training = replace(SHORT, **fits, minutes=0.2)
-    assert speed.bf16_speedup(model, batches, training) == pytest.approx(3)
+    assert speed.bf16_speedup(model, batches, training, Deadline()) == pytest.approx(3)
     assert now[0] < 20
     began = now[0]
-    assert speed.speed_at_first(model, batches, training) == pytest.approx(100)
+    speeds = speed.speeds_by_threads(model, batches, training, Deadline())
+    assert max(speeds.values()) == pytest.approx(100)
     assert now[0] - began < 10
-    long = replace(training, minutes=60.0)
-    assert speed.with_short_steps(model, batches, [long]) is batches
     run = speed._trainer(model, batches, training).train()
     assert (run.step, run.tokens) == (1, rows * window)
 
@@ -301,7 +330,7 @@ def test_trials_of_long_steps_end(rows, window, monkeypatch):
 def test_first_steps_that_take_long_to_set_up_shorten_no_trial(monkeypatch):
     """The first of a process takes 2 seconds, and the next one half of one, whatever its tokens."""
     now, set_up = [0.0], iter([2.0, 0.5])
-    monkeypatch.setattr(speed.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
 
     def compute(embedding, inputs):
         now[0] += next(set_up, 0.0) + inputs[0].numel() / 10_000
@@ -309,7 +338,7 @@ def test_first_steps_that_take_long_to_set_up_shorten_no_trial(monkeypatch):
     model, batches = untrained(32, 64)
     model.embedding.register_forward_pre_hook(compute)
     training = replace(SHORT, seq_len=64, batch_size=32, precision="float32")
-    assert speed.with_short_steps(model, batches, [training]) is batches
+    assert speed.with_short_steps(model, batches, [training], Deadline()) is batches
 
 
 def test_a_copy_of_a_model_shares_the_text_that_it_was_shown():
@@ -336,7 +365,7 @@ def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
     monkeypatch.setattr(speed, "_losses", losses)
     rates = {"bf16": 3.0, "float32": 1.0}
     monkeypatch.setattr(speed, "speed", lambda _, __, config: rates[config.precision])
-    found = speed.bf16_speedup(*untrained(), SHORT)
+    found = speed.bf16_speedup(*untrained(), SHORT, Deadline())
     assert found == (3.0 if taken else 0.0)
     (first, exact), (second, rounded) = asked
     assert (first, second) == ("float32", "bf16")
@@ -346,7 +375,7 @@ def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
 def test_losses_are_compared_only_where_bf16_is_faster(monkeypatch):
     monkeypatch.setattr(speed, "speed", lambda *_: 1.0)
     monkeypatch.setattr(speed, "_losses", lambda *_: pytest.fail("compared"))
-    assert speed.bf16_speedup(*untrained(), SHORT) == 1.0
+    assert speed.bf16_speedup(*untrained(), SHORT, Deadline()) == 1.0
 
 
 def test_steps_use_what_was_measured_first_and_keep_to_it(monkeypatch):

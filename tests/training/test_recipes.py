@@ -25,6 +25,7 @@ from seqgen.text.token_writing import write_token_file
 from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.training import choosing, speed
 from seqgen.training import train as task
+from seqgen.training.deadline import Deadline
 from seqgen.training.events import Notice
 
 TEXT = "the cat sat on the mat.\n" * 400
@@ -38,16 +39,17 @@ def trained(monkeypatch, tmp_path, tokens, data=None, **settings):
     """
     settings = {"precision": "float32", **settings}
 
-    def speed_of(model, batches, training):
+    def speed_of(model, batches, training, deadline):
         worth = tokens[training.batch_size] if isinstance(tokens, dict) else tokens.pop(0)
         if isinstance(worth, Exception):
             raise worth
-        return worth / (60 * settings["minutes"])
+        return {1: worth / (60 * settings["minutes"])}
 
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     (tmp_path / "text.txt").write_text(TEXT)
     notices = []
-    monkeypatch.setattr(choosing, "speed_at_first", speed_of)
+    monkeypatch.setattr(choosing, "speeds_by_threads", speed_of)
+    monkeypatch.setattr(task, "trial_deadline", lambda _: Deadline())
     result = task.train(
         [data or tmp_path / "text.txt"],
         name="x",
@@ -266,7 +268,7 @@ def test_every_architecture_can_be_measured(case, monkeypatch):
     corpus = Corpus(np.arange(40, dtype=np.uint8) % VOCAB, np.array([40]), start=1)
     batches = training_batches(corpus, "stream", model.carries_state, 2, 3, seed=0)
     training = TrainingConfig(minutes=1.0, seq_len=3, batch_size=2, precision="float32")
-    assert speed.speed_at_first(model, batches, training) > 0
+    assert min(speed.speeds_by_threads(model, batches, training, Deadline()).values()) > 0
 
 
 @pytest.mark.long

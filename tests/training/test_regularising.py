@@ -41,7 +41,8 @@ def clock(monkeypatch):
 
 def measured(monkeypatch, tokens):
     """Have the trial before the start find that the budget is enough for so many tokens."""
-    monkeypatch.setattr(choosing, "speed_at_first", lambda *_: tokens / (60 * BUDGET["minutes"]))
+    speeds = {1: tokens / (60 * BUDGET["minutes"])}
+    monkeypatch.setattr(choosing.SpeedTrial, "known_speeds", speeds)
 
 
 def trained(text, stop_after=None, **settings):

@@ -45,12 +45,17 @@ LINE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
-def display(out: Output) -> Iterator[Report]:
-    """Open a progress display on standard error; yields a callback for training events."""
+def display(out: Output, doing: str = "") -> Iterator[Report]:
+    """Open a progress display on standard error; yields a callback for training events.
+
+    Args:
+        out: how results are printed.
+        doing: what is done until the first event, for the line of a terminal.
+    """
     if out.quiet:
         yield lambda event: None
     elif can_redraw(sys.stderr):
-        with LiveDisplay(out.verbose) as live:
+        with LiveDisplay(out.verbose, doing) as live:
             yield live.take
     else:
         yield LineDisplay(out.verbose).take
@@ -169,12 +174,13 @@ class LiveDisplay(_Display):
     always shown.
     """
 
-    def __init__(self, verbose: bool = False) -> None:
+    def __init__(self, verbose: bool = False, doing: str = "") -> None:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
         from rich.table import Column
 
         super().__init__(verbose)
+        self._doing = doing
         self._console = console(sys.stderr)
         whole = {"table_column": Column(no_wrap=True)}
         self._bar = Bar(
@@ -189,7 +195,7 @@ class LiveDisplay(_Display):
 
     def __enter__(self) -> LiveDisplay:
         self._bar.start()
-        self._task = self._bar.add_task("", total=1.0, line="reading", left="-", start=True)
+        self._task = self._bar.add_task("", total=1.0, line=self._doing, left="-")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ class Invocation:
         files: the SHA-256 of each that is read, by name.
         stdin: whether standard input is read.
         recording: whether its records say all this.
+        began: when it began, in seconds of `time.monotonic`.
     """
 
     arguments: list[str]
@@ -40,6 +42,7 @@ class Invocation:
     files: dict[str, str] = field(default_factory=dict)
     stdin: bool = False
     recording: bool = False
+    began: float = field(default_factory=time.monotonic)
 
     def take(self, values: Mapping[str, Any]) -> None:
         """Store the command's option values, and turn recording on."""
