@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from seqgen import ranks
 from seqgen.errors import SeqgenError
 from seqgen.settings.training import FINISHED, TrainingConfig
-from seqgen.training.deadline import Deadline
 from seqgen.training.events import Event, Report
 
 if TYPE_CHECKING:
@@ -213,12 +212,6 @@ class Budget:
     def training_seconds(self, run: Run) -> float:
         """Compute the time that a budget in minutes leaves for training steps and validations."""
         return (1 - SHARE_OF_END) * self.seconds - run.setup_seconds
-
-    def end(self, run: Run) -> Deadline:
-        """Set the deadline of what comes after the last step of a run."""
-        if self.seconds is None:
-            return Deadline()
-        return Deadline.after(self.seconds - run.setup_seconds - run.seconds)
 
     def until_validation(self, cost: float, steps: float = 0.0) -> float:
         """Compute the number of steps or seconds between validations.

@@ -105,7 +105,8 @@ class RunOptions:
         report: takes events; on rank 0 alone.
         shard: divide parameters and the states of optimisers among the processes.
         stop_after: stop after so many steps in all, if given.
-        began: when the command began, in seconds of `time.monotonic`.
+        began: when the command began, in seconds of `time.monotonic`; of a resumed run, earlier by
+            all that it has taken before.
         added: the options that plugins add.
     """
 
@@ -276,7 +277,8 @@ class Session:
             report(Notice(text=text))
 
     def _run_loop(self, trainer: Trainer) -> Run:
-        trainer.run.setup_seconds += time.monotonic() - self.options.began
+        run = trainer.run
+        run.setup_seconds = time.monotonic() - self.options.began - run.seconds
         try:
             run = trainer.train()
         except Diverged as error:

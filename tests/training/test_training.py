@@ -28,8 +28,12 @@ def test_budgets():
     assert Budget.of(settings_of(steps=None, epochs=2.5), 7).steps == 18  # 17.5 and up
     by_time = Budget.of(settings_of(steps=None, minutes=2), 7)
     assert (by_time.steps, by_time.seconds) == (None, 120)
-    assert by_time.share(Run(step=1, seconds=30)) == 0.25
+    # What comes before the first step counts, and a twentieth is left for the end: 114 seconds.
+    assert by_time.share(Run(step=1, seconds=28.5)) == 0.25
+    assert by_time.share(Run(step=1, seconds=25, setup_seconds=14)) == 0.25
     assert by_time.share(Run(step=1, seconds=500)) == 1.0
+    assert by_time.share(Run(setup_seconds=500)) == 0.0  # one step is taken in any case
+    assert by_time.share(Run(step=1, seconds=1, setup_seconds=500)) == 1.0
     with pytest.raises(UsageError, match="one budget"):
         TrainingConfig(steps=1, epochs=1)
 
