@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, piped_input
-from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, RecordedOutput, put, put_record, say
 from seqgen.cli.shell.pairs import check_one_pipe
 from seqgen.cli.shell.tables import figure, interval, put_table
@@ -36,7 +35,6 @@ def bleu(
     compared: ScoredFiles,
     metrics: MetricOptions,
     test: BleuTest,
-    threads: Threads,
     out: RecordedOutput,
 ) -> None:
     """Score text against one or several references: BLEU, chrF, chrF++ or TER, by sacreBLEU.

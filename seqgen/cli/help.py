@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import help_texts
-from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output, put
 from seqgen.errors import UsageError, did_you_mean
 from seqgen.settings import Options, argument
@@ -21,7 +20,7 @@ class Topic(Options):
 
 
 @takes_options
-def help_(topic: Topic, threads: Threads, out: Output) -> None:
+def help_(topic: Topic, out: Output) -> None:
     """Explain what all commands share, by topic; or show the help of a command."""
     # Of a command, `seqgen.cli` makes COMMAND --help.
     name, topics = " ".join(topic.topic), help_texts()["topics"]

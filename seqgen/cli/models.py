@@ -19,7 +19,7 @@ from seqgen.cli.shell.model_facts import (
     put_model,
     unit_of_loss,
 )
-from seqgen.cli.shell.model_options import StoredName, Threads
+from seqgen.cli.shell.model_options import StoredName
 from seqgen.cli.shell.output import Output, one_line, put, put_record
 from seqgen.cli.shell.output_files import Curves, check_picture, confirm_deleting
 from seqgen.cli.shell.tables import (
@@ -67,7 +67,7 @@ class ListingOptions(Options, panel=Panel.MODEL):
 
 @app.callback(invoke_without_command=True)
 @takes_options
-def models(context: typer.Context, listed: ListingOptions, threads: Threads, out: Output) -> None:
+def models(context: typer.Context, listed: ListingOptions, out: Output) -> None:
     """List trained models, the latest first."""
     if listed.architectures is not None:
         if context.invoked_subcommand:
@@ -82,7 +82,7 @@ def models(context: typer.Context, listed: ListingOptions, threads: Threads, out
 
 @app.command("list", cls=CommandWithHelp)
 @takes_options
-def list_models(threads: Threads, out: Output) -> None:
+def list_models(out: Output) -> None:
     """List trained models, the latest first."""
     _list(out)
 
@@ -132,7 +132,7 @@ class Details(Options, panel=Panel.OUTPUT):
 
 @app.command(cls=CommandWithHelp)
 @takes_options
-def show(name: StoredName, details: Details, curves: Curves, threads: Threads, out: Output) -> None:
+def show(name: StoredName, details: Details, curves: Curves, out: Output) -> None:
     """Show what a model is and how its training went, also during training.
 
     Prints six facts, the loss curve, and the settings that differ from the defaults of the
@@ -195,7 +195,7 @@ class RenameArguments(Options):
 
 @app.command(cls=CommandWithHelp)
 @takes_options
-def rename(renamed: RenameArguments, threads: Threads, out: Output) -> None:
+def rename(renamed: RenameArguments, out: Output) -> None:
     """Give a trained model another name."""
     before = store.find(renamed.old)
     model = store.rename(before, renamed.new)
@@ -214,7 +214,7 @@ class ModelsToRemove(Options, panel=Panel.OTHER):
 
 @app.command(cls=CommandWithHelp)
 @takes_options
-def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
+def remove(removed: ModelsToRemove, out: Output) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
     chosen = {store.check_removable(model): model for model in map(store.find, removed.names)}
     if dependents := store.dependent_models(chosen.values()):
@@ -228,7 +228,7 @@ def remove(removed: ModelsToRemove, threads: Threads, out: Output) -> None:
 
 @app.command(cls=CommandWithHelp)
 @takes_options
-def path(name: StoredName, threads: Threads, out: Output) -> None:
+def path(name: StoredName, out: Output) -> None:
     """Print the folder of a model."""
     model = store.find(name.name)
     if not out.record({"name": model.name, "path": str(model.path)}):
@@ -245,7 +245,7 @@ class Clearing(Options, panel=Panel.OTHER):
 
 @app.command(cls=CommandWithHelp)
 @takes_options
-def cache(clearing: Clearing, threads: Threads, out: Output) -> None:
+def cache(clearing: Clearing, out: Output) -> None:
     """List the cache: encoded texts, texts from standard input, measured speeds.
 
     --clear keeps the texts from standard input, because --resume needs them, and also deletes

@@ -8,7 +8,6 @@ from typing import Any
 
 from seqgen import hooks, registry
 from seqgen.cli.shell.flags import takes_options
-from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.tables import MISSING, put_columns
 from seqgen.settings import Options, Panel, setting
@@ -24,7 +23,7 @@ class PluginSelection(Options, panel=Panel.OUTPUT):
 
 
 @takes_options
-def plugins(chosen: PluginSelection, threads: Threads, out: Output) -> None:
+def plugins(chosen: PluginSelection, out: Output) -> None:
     """List plugins: what each is, where it is from, and what it adds.
 
     A plugin that cannot be used is listed with the reason.

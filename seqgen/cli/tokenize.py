@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, given_or_piped, join
-from seqgen.cli.shell.model_options import ModelName, Threads
+from seqgen.cli.shell.model_options import ModelName
 from seqgen.cli.shell.output import Output, RecordedOutput, one_line, put
 from seqgen.cli.shell.output_files import (
     Overwrite,
@@ -133,7 +133,7 @@ class Encoded(Options, panel=Panel.OUTPUT):
 
 @takes_options
 def tokenize(
-    texts: TokenizedFiles, encoder: Encoder, encoded: Encoded, threads: Threads, out: RecordedOutput
+    texts: TokenizedFiles, encoder: Encoder, encoded: Encoded, out: RecordedOutput
 ) -> None:
     r"""Turn text into token ids, one line of ids per line of text; or ids back into text.
 

@@ -20,7 +20,7 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 import typer
-from helpers_cli import installed
+from helpers_cli import installed, needs
 from places import ROOT, STORED
 from rich.console import Console
 
@@ -477,7 +477,12 @@ def test_threads(there, cli):
             torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("", "bench")])
+# What computes nothing on several threads, and what only lists or moves files.
+WITHOUT_THREADS = {"bench plan", "bleu", "data", "help", "import", "plugins", "tokenize"}
+WITHOUT_THREADS |= {name for name in ALL if name.split()[:1] == ["models"]}
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("", "bench", *WITHOUT_THREADS)])
 def test_a_wrong_number_of_threads_is_refused_in_our_words(name, cli):
     range_of = f"from 1 to {MOST_THREADS}"
     for wrong, said in (("0", f"{range_of}, not 0"), ("many", "a whole number, not 'many'")):
@@ -505,7 +510,18 @@ def test_every_command_takes_the_options_that_mean_the_same_everywhere(name):
     shared = {"--threads", "--json", "--quiet", "--verbose"}
     assert SAME_EVERYWHERE.keys() == shared
     for flag, field in SAME_EVERYWHERE.items():
-        assert named[flag].help == field.metadata["doc"]
+        if flag != "--threads" or name not in WITHOUT_THREADS:
+            assert named[flag].help == field.metadata["doc"]
+    assert ("--threads" in named) == (name not in WITHOUT_THREADS)
+
+
+@needs("replay")
+@pytest.mark.parametrize("name", [name for name in ALL if name])
+def test_record_is_offered_where_a_replay_repeats_the_results(name):
+    from seqgen.plugins.replay.command import REPLAYED
+
+    flags = {flag for option in ALL[name].params for flag in option.opts}
+    assert ("--record" in flags) == (name in REPLAYED)
 
 
 def test_rename_on_the_command_line(cli, tmp_path):

@@ -159,8 +159,8 @@ def test_a_habit_that_means_the_same_works(typed, text, cli):
     assert "No such" not in ours[2] and "no command" not in ours[2]
 
 
+@needs("patterns", "serve")
 def test_patterns_and_servers_have_other_names(text, cli):
-    needs("patterns", "serve")
     ours = cli(*f"{SAMPLE} --pattern [ab]+ --max-tokens 5".split())
     assert ours[0] == 0 and cli(*f"{SAMPLE} --regex [ab]+ --max-tokens 5".split()) == ours
     assert cli("server", "--port", "x") == cli("serve", "--port", "x")
@@ -172,16 +172,17 @@ def test_any_other_habit_is_one_line_that_names_ours(typed, text, cli):
     assert (code, out, err.count("\n")) == (2, "", 1) and NAMED[typed] in err
 
 
-@pytest.mark.parametrize("typed", NAMED_BY_PLUGINS)
-def test_what_plugins_do_is_named_too(typed, text, cli):
-    plugin, named = NAMED_BY_PLUGINS[typed]
-    needs(plugin)
+@pytest.mark.parametrize(
+    ("typed", "named"),
+    [pytest.param(one, named, marks=needs(own)) for one, (own, named) in NAMED_BY_PLUGINS.items()],
+)
+def test_what_plugins_do_is_named_too(typed, named, text, cli):
     code, out, err = cli(*typed.split())
     assert code in (1, 2) and (out, err.count("\n")) == ("", 1) and named in err
 
 
+@needs("exchange")
 def test_names_of_pretrained_models_are_no_paths(tmp_path, monkeypatch):
-    needs("exchange")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     for name in ("book", "./gpt2", "~/gpt2", "runs/gpt2", "/models/gpt2", "my-gpt2"):

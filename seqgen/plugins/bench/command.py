@@ -6,7 +6,6 @@ import typer
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
-from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.tables import count, declared_columns, number, put_columns, short_count
 from seqgen.plugins.bench.plan import Planned, PlanStep, Shape
@@ -34,7 +33,7 @@ class Processes(Options, panel=Panel.MEASURED):
 
 @app.command("plan", cls=CommandWithHelp)
 @takes_options
-def plan(model: Planned, ranks: Processes, step: PlanStep, threads: Threads, out: Output) -> None:
+def plan(model: Planned, ranks: Processes, step: PlanStep, out: Output) -> None:
     """Estimate the memory and traffic of training a transformer on several ranks.
 
     Nothing is trained. Memory is per rank; traffic is what one rank sends in a step, and it

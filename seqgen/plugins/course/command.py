@@ -104,7 +104,7 @@ def course(lesson: Lesson, threads: Threads, out: Output) -> None:
         put(_described(step))
     outputs = []
     for line in step.run:
-        arguments = _arguments(line, threads.threads)
+        arguments = _arguments(line)
         if not out.json:
             put(f"\n$ {shlex.join(arguments)}\n")
         if lesson.no_run:
@@ -148,10 +148,9 @@ def _told(step: CourseStep) -> Iterator[str]:
     yield "\n" + _wrapped(step.answer.strip(), "Answer: ")
 
 
-def _arguments(line: str, threads: int | None) -> list[str]:
+def _arguments(line: str) -> list[str]:
     """Split a command line into arguments, with the paths of course texts resolved."""
-    arguments = [_text(one) if one.startswith("corpora/") else one for one in shlex.split(line)]
-    return arguments + (["--threads", str(threads)] if threads and arguments[0] == "seqgen" else [])
+    return [_text(one) if one.startswith("corpora/") else one for one in shlex.split(line)]
 
 
 def _text(name: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
-from seqgen.cli.shell.model_options import Threads
 from seqgen.cli.shell.output import RecordedOutput, one_line, say
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, percentage, put_facts
 from seqgen.packages import install_command
@@ -30,7 +29,7 @@ class Reported(Options):
 
 
 @takes_options
-def data(reported: Reported, threads: Threads, out: RecordedOutput) -> None:
+def data(reported: Reported, out: RecordedOutput) -> None:
     """Report what a text contains, and what in it would hurt training.
 
     Sizes, alphabet, longest lines, scripts; copies and near-copies of lines; how words follow the

@@ -54,7 +54,7 @@ class Imported(Options, panel=Panel.SAVING):
 
 
 @takes_options
-def import_(imported: Imported, threads: Threads, out: Output) -> None:
+def import_(imported: Imported, out: Output) -> None:
     """Import a model of another tool: GPT-2, Llama, Marian or BART, n-grams, or word vectors.
 
     A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART, Pegasus and
