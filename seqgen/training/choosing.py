@@ -18,7 +18,13 @@ from typing import Any
 import torch
 
 from seqgen import ranks
-from seqgen.engines.memory_limit import build_for_training, nearest_widths, parameter_count
+from seqgen.engines.memory_limit import (
+    BYTES,
+    build_for_training,
+    memory,
+    nearest_widths,
+    parameter_count,
+)
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
@@ -289,6 +295,43 @@ def choose_size(
     return replace(plan.with_settings(chosen), regularisation=again)
 
 
+def choose_window(
+    plan: Plan, prepared: Prepared, device: torch.device, report: Report, deadline: Deadline
+) -> Plan:
+    """Choose the training window of an imported model: its own, or what time and memory allow."""
+    whole = plan.origin and plan.origin.training_window
+    if not whole or "seq_len" in plan.given or plan.task.longest is not None:
+        return plan
+    rows, text = plan.training.batch_size, prepared.train.tokens.size
+    in_memory = _window_in_memory(plan, rows, device)
+    limits = {"the text is not longer": text, "more may not fit in memory": in_memory}
+    if plan.training.minutes is not None:
+        short = plan.with_settings({"seq_len": min(whole, text, TRIED_WINDOW)})
+        tokens = SpeedTrial.of(short, prepared, device, deadline).tokens
+        limits["the budget is too short for more"] = int(tokens / (rows * LEAST_TUNING_STEPS))
+    why, most = min(limits.items(), key=lambda limit: limit[1])
+    length = min(whole, text)
+    while length > max(most, TRIED_WINDOW):
+        length = max(length // 2, TRIED_WINDOW)
+    about = "all that it can read" if length == whole else f"of {whole:,} that it can read: {why}"
+    name = plan.origin.stored.name
+    windows = f"{name} is trained on windows of {plural(length, 'token')}, {about}"
+    report(Notice(text=f"{windows}; --seq-len sets another length"))
+    return plan.with_given({"seq_len": length})
+
+
+def _window_in_memory(plan: Plan, rows: int, device: torch.device) -> int:
+    """Estimate the longest window whose activations fit in half of the memory.
+
+    In float32 a layer keeps about 68 bytes for each token and unit, without attention weights
+    (Korthikanti et al. 2022, equation 2), and the loss keeps logits, probabilities and gradients.
+    """
+    config = plan.origin.model.config
+    units = 68 * config.num_layers * config.hidden_size + 3 * BYTES * config.vocab_size
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory()
+    return free // (2 * rows * units)
+
+
 def _repetition_notice(trial: SpeedTrial) -> str:
     """Write a notice on the number of minutes after which the text repeats too often."""
     enough = trial.training.minutes * MOST_PASSES / trial.passes
@@ -512,6 +555,10 @@ def _choose_compilation(trial: SpeedTrial, report: Report) -> TrainingConfig:
     report(Notice(text=f"steps are {'' if pays else 'not '}compiled: {measured}", detail=True))
     return replace(training, compile=pays)
 
+
+# An imported model is tried with windows of so many tokens, and given no shorter ones unless it has
+# them itself; longer ones are to leave so many steps.
+TRIED_WINDOW, LEAST_TUNING_STEPS = 64, 100
 
 WIDTH = "hidden_size"
 # How far the nearest count may be from the one that is asked for.

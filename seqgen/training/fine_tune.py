@@ -88,6 +88,12 @@ class InitialModel:
         fields = type(self.model.config).fields()
         return {k: v for k, v in self.model.config.to_dict().items() if k in fields}
 
+    @property
+    def training_window(self) -> int | None:
+        """Longest training window that the model can read; None if any is possible."""
+        window, start = self.model.window, getattr(self.model.config, "decoder_start", None)
+        return window if window is None or start is None else window - 1
+
     def refuse_fixed(self, architecture: str | None, flags: Collection[str]) -> None:
         """Refuse flags for what the initial model determines, such as the architecture.
 
@@ -136,8 +142,9 @@ class InitialModel:
         inherited = {
             "documents": config["data"].get("documents", "stream"),
             "direction": direction,
-            "seq_len": config["training"].get("seq_len", 64),
         }
+        if "seq_len" in config["training"]:  # an imported model has no training window yet
+            inherited["seq_len"] = config["training"]["seq_len"]
         require(
             direction == row.task.fixed.get("direction", direction),
             f"{self.stored.name} reads from right to left, and --task is for models that read "
@@ -188,9 +195,7 @@ class InitialModel:
             longest is None or most is None or longest <= most,
             f"--max-source-len must be at most that of {self.stored.name}, {most}",
         )
-        window = self.model.window
-        if getattr(self.model.config, "decoder_start", None) is not None:
-            window -= 1
+        window = self.training_window
         name, most = "--seq-len", window
         row = registry.architecture(architecture)
         if row.task.longest is not None:

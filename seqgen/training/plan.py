@@ -147,7 +147,8 @@ class Plan:
 
     def for_text(self, tokens: int) -> Plan:
         """Copy the plan with the recipe for a training text of so many tokens."""
-        return replace(self, recipe=self.config_class.recipe_for(tokens)).with_settings({})
+        recipe = _recipe(self.config_class.recipe_for(tokens), self.origin)
+        return replace(self, recipe=recipe).with_settings({})
 
     def only_unset(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Keep those of `settings` that the user has not given."""
@@ -255,12 +256,18 @@ def plan_of(
     features = None if named is None else feature_source(named, row)
     if features is not None:
         given = features.settings(given, row, flags)
-    recipe = config_class.recipe
+    recipe = _recipe(config_class.recipe, origin)
     plan = Plan(row, origin, given, *_groups(row, given, recipe), recipe, features)
     _require_sense(plan)
     _require_meaning(plan, flags)
     _require_regime(plan, flags)
     return plan
+
+
+def _recipe(recipe: Mapping[str, Any], origin: InitialModel | None) -> Mapping[str, Any]:
+    """Put the window of the model that is fine-tuned into a recipe."""
+    window = origin and origin.training_window
+    return {**recipe, "seq_len": window} if window else recipe
 
 
 def _groups(

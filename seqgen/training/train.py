@@ -33,6 +33,7 @@ from seqgen.training.choosing import (
     SpeedTrial,
     choose_for_machine,
     choose_size,
+    choose_window,
     prepare_width_search,
     suits_transformer,
     trial_deadline,
@@ -473,6 +474,7 @@ def _choose_open_settings(
         order = order_of(plan.architecture, plan.training, prepared, report)
         plan = plan.with_given({"with_ngram": order})
     if deadline is not None:
+        plan = choose_window(plan, prepared, device, report, deadline)
         plan = choose_size(plan, prepared, device, report, deadline)
     training = plan.resolve(prepared, device, report)
     check_regimes(plan, training, report)

@@ -22,13 +22,16 @@ from hf_models import (
     sentencepiece_model,
 )
 
+from seqgen import store
 from seqgen.cli import run
+from seqgen.errors import UsageError
 from seqgen.generation.prompts import read_prompt
 from seqgen.plugins.exchange import exchange, formats
 from seqgen.plugins.exchange.exchange import import_model
 from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer, blocks
 from seqgen.store.loading import load
 from seqgen.store.ownership import foreign_paths, mark
+from seqgen.training.train import train
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
@@ -300,6 +303,31 @@ def test_other_commands_take_it(folders, capsys, tmp_path):
     assert "".join(pieces["pieces"]) == TEXT.split("\n")[0] + "\n"
     assert run(["sample", "the", "-m", "g:0.5+tuned:0.5", "--max-tokens", "5", "--quiet"]) == 0
     assert run(["beam-search", "the cat", "-m", "g", "--max-tokens", "4", "--explain"]) == 0
+
+
+@pytest.mark.slow
+def test_an_imported_model_is_trained_on_windows_as_long_as_its_own(folders, tmp_path, monkeypatch):
+    import_model(folders("llama"), name="l")
+    (tmp_path / "t.txt").write_text(TEXT * 40)
+    events = []
+
+    def window(**settings):
+        events.clear()
+        train([tmp_path / "t.txt"], init_from="l", batch_size=2, report=events.append, **settings)
+        return store.find("latest").config["training"]["seq_len"]
+
+    assert window(steps=1) == 128
+    assert any("windows of 128 tokens, all that it can read" in str(e) for e in events)
+    assert window(steps=1, seq_len=20) == 20
+    with pytest.raises(UsageError, match="at most the window of l, 128"):
+        window(steps=1, seq_len=129)
+    with monkeypatch.context() as patch:
+        patch.setattr("seqgen.training.choosing.memory", lambda: 1_300_000)
+        assert window(steps=1) == 64
+    assert any("more may not fit in memory" in str(e) for e in events)
+    monkeypatch.setattr("seqgen.training.choosing.SpeedTrial.speed", 100.0)
+    assert window(minutes=0.02) == 64  # 120 tokens in the time
+    assert any("the budget is too short for more" in str(e) for e in events)
 
 
 # ---- tokenizers ----
