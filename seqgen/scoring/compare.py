@@ -191,9 +191,9 @@ def common_text(models: Sequence[LoadedModel]) -> str:
 
 
 def share_held_out_text(models: Sequence[LoadedModel]) -> bool:
-    """Check whether all models hold out the same file, byte for byte."""
+    """Check whether all models hold out the same file, byte for byte, and all of it."""
     paths = [loaded.stored.validation_text for loaded in models]
-    if None in paths:
+    if None in paths or any(loaded.stored.scored_from for loaded in models):
         return False
     return len({hashlib.sha256(path.read_bytes()).digest() for path in paths}) == 1
 

@@ -12,12 +12,12 @@ from seqgen.generation.passages import Protocol, continue_passages, find_passage
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
 from seqgen.scoring.minimal_pairs import Pair, score_pairs
-from seqgen.scoring.perplexity import for_model, held_out_pairs, perplexity, scoring_signature
+from seqgen.scoring.perplexity import for_model, open_held_out, perplexity, scoring_signature
 from seqgen.scoring.translations import Translating, translate, translation_record
 from seqgen.settings.scoring import BleuOptions, Scoring, TextMeasure
 from seqgen.text.pairs import Pairs
-from seqgen.text.reading import Text, unix_newlines
-from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
+from seqgen.text.reading import unix_newlines
+from seqgen.text.tokenfile import TokenFile
 from seqgen.wording import ShortRepr
 
 if TYPE_CHECKING:
@@ -257,30 +257,25 @@ def _as_of_text(bleu: dict[str, Any], pairs: int) -> dict[str, Any]:
     }
 
 
-def held_out(loaded: LoadedModel) -> str | TokenFile | Pairs:
-    """Read a model's held-out part: pairs, a text, or a token file without its text.
+def held_out(loaded: LoadedModel, whole: bool = False) -> str | TokenFile | Pairs:
+    """Read a model's held-out part: pairs, a text, or a token file; see `open_held_out`.
 
     Raises:
         SeqgenError: it holds out nothing.
     """
-    if loaded.conditioning.in_pairs:
-        return held_out_pairs(loaded)
-    path = loaded.stored.validation_text
-    if path is None:
-        raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
-    if not is_token_file(path):
-        return "".join(Text((path,)).chunks())
-    file = open_token_file(path)
-    return "".join(file.text()) if file.tells_text else file
+    part = open_held_out(loaded, whole)
+    if isinstance(part, TokenFile):
+        return "".join(part.text()) if part.tells_text else part
+    return part if isinstance(part, Pairs) else "".join(part)
 
 
-def held_out_text(loaded: LoadedModel) -> str:
-    """Read a model's held-out text.
+def held_out_text(loaded: LoadedModel, whole: bool = False) -> str:
+    """Read a model's held-out text; see `open_held_out`.
 
     Raises:
         SeqgenError: it has none, or only tokens from which the text cannot be restored.
     """
-    text = held_out(loaded)
+    text = held_out(loaded, whole)
     if isinstance(text, TokenFile):
         raise _lost(text, f"{loaded.stored.name} holds out a token file")
     return text

@@ -432,14 +432,12 @@ class HalvesFit:
         gate: of all parts, those of mixtures among them included; empty where it is no better.
         tokens: of the second half.
         losses: of the second half, in nats per token: the parts' and the mixture's.
-        all_nats: the total of both halves under the mixture.
     """
 
     weights: tuple[float, ...]
     by_order: tuple[tuple[float, ...], ...]
     tokens: int
     losses: tuple[float, ...]
-    all_nats: float
     gate: tuple[tuple[float, ...], ...] = ()
 
 
@@ -451,7 +449,10 @@ def fitting_part(held_out: Corpus) -> Corpus:
 
 
 def fit_on_half(
-    parts: Sequence[InferenceModel], corpus: Corpus, direction: Direction = "forward"
+    parts: Sequence[InferenceModel],
+    corpus: Corpus,
+    direction: Direction = "forward",
+    then_all: bool = False,
 ) -> HalvesFit:
     """Fit weights of models by `fit_columns`, or a gate if it scores better.
 
@@ -462,6 +463,7 @@ def fit_on_half(
         parts: in evaluation mode. If the last is an n-gram model, weights by order are tried.
         corpus: held-out text, of two tokens or more.
         direction: in which all read.
+        then_all: once the losses are known, fit again on both halves.
     """
 
     def column(model: InferenceModel) -> np.ndarray:
@@ -471,8 +473,9 @@ def fit_on_half(
     if parts[0].vocab_size > MOST_TOKENS or size < 4 * LEAST_QUARTER:
         log_probs = np.stack(list(map(column, parts)), 1)
         if guide.orders is None:
-            return fit_columns(log_probs)
-        return fit_columns(log_probs, column(OrderMatcher(guide)).astype(np.int64), guide.orders)
+            return fit_columns(log_probs, then_all=then_all)
+        matched = column(OrderMatcher(guide)).astype(np.int64)
+        return fit_columns(log_probs, matched, guide.orders, then_all)
     each = [one for part in parts for one in part.parts]
     read = distributions(each, column, corpus.tokens)
     log_probs, known = [], iter(read.log_probs.T)
@@ -483,7 +486,7 @@ def fit_on_half(
         log_probs.append(plain)
     log_probs = np.stack(log_probs, 1)
     matched = None if guide.orders is None else read.matched
-    fitted = fit_columns(log_probs, matched, read.contexts.orders)
+    fitted = fit_columns(log_probs, matched, read.contexts.orders, then_all)
     *losses, loss = fitted.losses
     for number, part in enumerate(parts):
         if isinstance(part, Mixed) and part.gate is not None:
@@ -500,11 +503,15 @@ def fit_on_half(
     gate = read.gate(tried.size)
     whole = column(joined(each, [1.0] * len(each), gate=gate))
     losses = (*losses, -float(whole[size // 2 :].mean()))
-    return replace(fitted, by_order=(), gate=gate, losses=losses, all_nats=-float(whole.sum()))
+    gate = read.gate(read.places.size) if then_all else gate
+    return replace(fitted, by_order=(), gate=gate, losses=losses)
 
 
 def fit_columns(
-    log_probs: np.ndarray, matched: np.ndarray | None = None, orders: int = 0
+    log_probs: np.ndarray,
+    matched: np.ndarray | None = None,
+    orders: int = 0,
+    then_all: bool = False,
 ) -> HalvesFit:
     """Fit weights on the first half of a text and score the second half.
 
@@ -515,6 +522,7 @@ def fit_columns(
         matched: (N,) of int64, the order that an n-gram model matches before each token, if it is
             among the parts.
         orders: how many there are.
+        then_all: see `fit_on_half`.
     """
     half, quarter = log_probs.shape[0] // 2, log_probs.shape[0] // 4
 
@@ -532,14 +540,18 @@ def fit_columns(
     if matched is not None and quarter >= LEAST_QUARTER:
         plain, tabled = (mixed(*table_of(quarter, each))[quarter:half] for each in (False, True))
         by_order = bool(tabled.mean() > plain.mean())
-    weights, table = table_of(half, by_order)
-    weights, table = rounded(weights, half), [rounded(row, half) for row in table]
-    whole = mixed(weights, table)
-    columns = np.concatenate([log_probs, whole[:, None]], 1)[half:]
+
+    def rounded_tables(end: int) -> tuple[list[float], list[list[float]]]:
+        weights, table = table_of(end, by_order)
+        return rounded(weights, end), [rounded(row, end) for row in table]
+
+    weights, table = rounded_tables(half)
+    columns = np.concatenate([log_probs, mixed(weights, table)[:, None]], 1)[half:]
+    if then_all:
+        weights, table = rounded_tables(log_probs.shape[0])
     return HalvesFit(
         weights=tuple(weights),
         by_order=tuple(map(tuple, table)),
         tokens=columns.shape[0],
         losses=tuple((-columns.mean(0)).tolist()),
-        all_nats=-float(whole.sum()),
     )

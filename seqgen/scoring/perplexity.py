@@ -174,13 +174,30 @@ def totals_of(
 
 
 def score_held_out(loaded: LoadedModel) -> ScoreTotals:
-    """Compute the score totals of a model's held-out text; it must exist."""
-    path = loaded.stored.validation_text
+    """Compute the score totals of the held-out part that a model's figures are about."""
+    return totals_of(loaded, open_held_out(loaded), for_model(loaded))[0]
+
+
+def open_held_out(loaded: LoadedModel, whole: bool = False) -> Iterable[str] | TokenFile | Pairs:
+    """Open a model's held-out part: pairs, a text in pieces, or a token file.
+
+    Args:
+        loaded: the model.
+        whole: all of it; only what the model's figures are about otherwise.
+
+    Raises:
+        SeqgenError: it holds out nothing.
+    """
     if loaded.conditioning.in_pairs:
-        text = held_out_pairs(loaded)
-    else:
-        text = open_token_file(path) if is_token_file(path) else Text((path,)).chunks()
-    return totals_of(loaded, text, for_model(loaded))[0]
+        return held_out_pairs(loaded)
+    path = loaded.stored.validation_text
+    if path is None:
+        raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
+    begin = 0 if whole else loaded.stored.scored_from
+    if not is_token_file(path):
+        return Text((path,)).chunks(begin)
+    file = open_token_file(path)
+    return ["".join(file.text())[begin:]] if begin and file.tells_text else file
 
 
 def held_out_pairs(loaded: LoadedModel) -> Pairs:

@@ -102,10 +102,11 @@ def flatten_settings(
     """Flatten a configuration file's tables to settings by name.
 
     Tables (`model`, `training`, `data`) only group. What is derived, how texts of that model begin
-    and end, what its adapters are of, how its members are mixed, and what describes the file
-    itself, is left out.
+    and end, what its adapters are of, how its parts are mixed and measured, and what describes the
+    file itself, is left out.
     """
     about = {"format", "seqgen_version", "architecture", "plugin", "preset", "framing", "adapter"}
+    about |= {"ngram", "scored_from"}
     settings: dict[str, Any] = {}
     for name, value in nested.items():
         if name in about or (name == "members" and isinstance(value, dict)):  # no number of them

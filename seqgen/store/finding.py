@@ -14,7 +14,7 @@ from seqgen.files import move_folder
 from seqgen.settings.other_tools import pretrained_hint
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
-from seqgen.store.mixtures import StoredMixture, resolve
+from seqgen.store.mixtures import StoredMixture, mixture_weights, resolve
 from seqgen.store.model import Reference, StoredModel, models_of
 from seqgen.store.ownership import (
     forget_replacements,
@@ -145,26 +145,43 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
     missing = sum(weight is None for _, weight in given)
     if left < -1e-4 or (not missing and left > 1e-4):
         raise UsageError(f"the weights of {name} sum to {1 - left:g}, not to 1")
-    parts = find_parts(part for part, _ in given)
     weights = [max(0.0, left) / missing if w is None else w for _, w in given]
-    return StoredMixture(parts[0].path, parts, tuple(weight / sum(weights) for weight in weights))
+    models = _find_different(part for part, _ in given)
+    each = [
+        (part, weight * share / sum(weights))
+        for model, weight in zip(models, weights, strict=True)
+        for part, share in _shares(model)
+    ]
+    parts, shares = zip(*each, strict=True)
+    return StoredMixture(parts[0].path, parts, shares)
 
 
 def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:
-    """Find the models to be mixed by their names.
+    """Find the models to be mixed by their names; one with an n-gram part gives both its parts.
 
     Raises:
-        UsageError: one is a mixture itself, or given twice.
+        UsageError: one is another mixture, or given twice.
         SeqgenError: there is no such model; names the nearest.
     """
-    parts = tuple(map(find, names))
-    places = [part.path.resolve() for part in parts]
-    for part in parts:
-        part.require_network("mixing")
-        if places.count(part.path.resolve()) > 1:
-            said = f"{part.name} is given twice: the parts of a mixture are different models"
+    return tuple(part for model in _find_different(names) for part, _ in _shares(model))
+
+
+def _find_different(names: Iterable[str]) -> list[StoredModel]:
+    """Find models by their names; see `find_parts`."""
+    models = list(map(find, names))
+    places = [model.path.resolve() for model in models]
+    for model in models:
+        model.network_for("mixing")
+        if places.count(model.path.resolve()) > 1:
+            said = f"{model.name} is given twice: the parts of a mixture are different models"
             raise UsageError(said)
-    return parts
+    return models
+
+
+def _shares(model: StoredModel) -> list[tuple[StoredModel, float]]:
+    """Return the parts that a model brings into a mixture, and their shares of its weight."""
+    shares = mixture_weights(model)[0] if model.is_mixture else [1.0]
+    return list(zip(model.single_models, shares, strict=True))
 
 
 def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:

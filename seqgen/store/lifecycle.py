@@ -89,7 +89,7 @@ def dependent_models(models: Collection[StoredModel]) -> list[str]:
     digests = set()
     for model in models:
         with contextlib.suppress(SeqgenError, OSError):
-            digests.add(model.digest)
+            digests |= {model.digest, *(part.digest for part in model.single_models)}
     return sorted(name for name, needed in references.items() if needed & digests)
 
 

@@ -158,9 +158,9 @@ class LoadedModel:
 
     @property
     def architecture(self) -> str | None:
-        """Name of its architecture; None for a mixture."""
-        mixed = isinstance(self.stored, StoredMixture)
-        return None if mixed else self.stored.config["architecture"]
+        """Names of its architecture and its n-gram part; None for a mixture of other models."""
+        mixed = isinstance(self.stored, StoredMixture) and self.stored.ngram is None
+        return None if mixed else self.stored.kind
 
     @property
     def precision(self) -> str:

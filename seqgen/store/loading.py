@@ -18,7 +18,7 @@ from seqgen.models.inference import InferenceModel
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store import layout
-from seqgen.store.finding import find_all
+from seqgen.store.finding import find_all, with_parts
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.mixtures import StoredMixture
 from seqgen.store.model import StoredModel
@@ -84,7 +84,7 @@ def engine_of(
 
 
 def load(
-    name: str | Path | None = None,
+    name: str | Path | StoredModel | None = None,
     device: str = "auto",
     precision: Precision = "auto",
     cache: CacheConfig | None = None,
@@ -95,7 +95,8 @@ def load(
     `seqgen.engines.choice` decides which engine runs it. Over arrays, PyTorch is not loaded.
 
     Args:
-        name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3.
+        name: a name, a path, or None for the latest written; a mixture such as A:0.7+B:0.3; or a
+            stored model.
         device: auto, cpu, cuda or mps.
         precision: "auto" is float32: decoding and scoring never round more than they must. bf16,
             int8 and int4 keep matrices in fewer bits.
@@ -106,7 +107,7 @@ def load(
         UsageError: the model, or the device, has no whole numbers.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
-    stored = find_all(name)
+    stored = with_parts(name) if isinstance(name, StoredModel) else find_all(name)
     require_language_model(stored)
     loaded = load_any(stored, device, precision, work)
     require_whole_numbers(loaded, precision)
@@ -289,10 +290,16 @@ def require_whole_numbers(loaded: LoadedModel, precision: Precision) -> None:
 def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
     """Load models with the same tokenizers as a mixture; see `load`.
 
+    N-gram models in it stay as they are: only networks are read in fewer bits.
+
     Raises:
         SeqgenError: two of them have different tokens, or different ends of a text.
     """
-    return _mixed(stored, [load_stored(part, device, precision) for part in stored.parts])
+    counted = [part.architecture.estimator is not None for part in stored.parts]
+    each = zip(stored.parts, counted, strict=True)
+    return _mixed(
+        stored, [load_stored(part, device, "auto" if n else precision) for part, n in each]
+    )
 
 
 def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from seqgen.files import json_bytes, require_regular
 from seqgen.store import layout
 from seqgen.store.folder import copy_folder, link_file, tensor_pieces
 from seqgen.store.layout import models_folder
-from seqgen.store.model import Member, Reference, StoredModel
+from seqgen.store.model import Member, Networks, Reference, StoredModel, members_of
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,16 @@ class StoredMixture(StoredModel):
     def part_names(self) -> list[str]:
         """Names of the parts."""
         return [part.name for part in self.parts]
+
+    @property
+    def ngram(self) -> StoredModel | None:
+        """Always None: an n-gram model is a part like the others."""
+        return None
+
+    @property
+    def scored_from(self) -> int:
+        """Where the part of the held-out text begins that no part was fitted on."""
+        return max(part.scored_from for part in self.parts)
 
     @property
     def size(self) -> int:
@@ -102,7 +113,13 @@ class StoredMixture(StoredModel):
 
 @dataclass(frozen=True)
 class SavedMixture(StoredMixture):
-    """Mixture with a folder of its own, from which it takes `path` and name."""
+    """Mixture with a folder of its own, from which it takes `path`, name and held-out text.
+
+    A mixture of other models has no held-out text there.
+    """
+
+    ngram = StoredModel.ngram
+    scored_from = StoredModel.scored_from
 
     @property
     def name(self) -> str:
@@ -118,6 +135,11 @@ class SavedMixture(StoredMixture):
     def digest(self) -> str:
         """Hash of the weights, and of the parts when they were mixed."""
         return StoredModel(self.path).digest
+
+    @property
+    def validation_text(self) -> Path | None:
+        """Held-out text in its folder, or that is shared by all parts."""
+        return StoredModel(self.path).validation_text or super().validation_text
 
 
 def model_argument(model: StoredModel) -> str:
@@ -147,15 +169,20 @@ def resolve(stored: StoredModel) -> SavedMixture:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
     """
     tables = mixture_weights(stored)
-    if stored.members:
-        return SavedMixture(stored.path, _members(stored), *tables)
-    references = stored.part_references
-    parts = tuple(stored.referred(reference, ROLE, REMEDY) for reference in references)
+    parts = _parts_inside(stored) or tuple(
+        stored.referred(reference, ROLE, REMEDY) for reference in stored.part_references
+    )
     return SavedMixture(stored.path, parts, *tables)
 
 
-def _members(stored: StoredModel) -> tuple[Member, ...]:
-    return tuple(Member(stored.path, number) for number in range(len(stored.members)))
+def _parts_inside(stored: StoredModel) -> tuple[StoredModel, ...]:
+    """Return the parts that were trained together: networks, and an n-gram model if there is one.
+
+    Raises:
+        SeqgenError: the configuration is damaged.
+    """
+    members, ngram = members_of(stored), stored.ngram
+    return members if ngram is None else (*(members or (stored.networks,)), ngram)
 
 
 def current_parts(stored: StoredModel) -> list[tuple[Reference, StoredModel | None]]:
@@ -165,7 +192,7 @@ def current_parts(stored: StoredModel) -> list[tuple[Reference, StoredModel | No
         SeqgenError: the mixture's configuration is damaged.
     """
     found: list[tuple[Reference, StoredModel | None]] = [
-        (Reference(member.name, member.digest), member) for member in _members(stored)
+        (Reference(part.name, part.digest), part) for part in _parts_inside(stored)
     ]
     for reference in stored.part_references:
         part = None
@@ -183,13 +210,15 @@ def mixture_weights(
     Raises:
         SeqgenError: they are missing or damaged, or do not fit the parts.
     """
+    if stored.ngram is not None:
+        return _weights_beside_ngram(stored)
     if stored.members:
-        return stored.members, (), stored.gate_of_members
+        return stored.members, (), stored.table_of("members", "gate")
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    parts, path = len(stored.part_references), stored.path / layout.WEIGHTS
+    path = stored.path / layout.WEIGHTS
     try:
         stored.check()
         tensors = load_file(require_regular(path))
@@ -200,14 +229,48 @@ def mixture_weights(
     # it: TypeError or AttributeError.
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise SeqgenError(f"{path} is missing or damaged: {error}") from None
-    by_order, gate = (tensors.get(name, np.zeros((0, parts))) for name in ("by_order", "gate"))
-    tables = [flat[None], by_order]
-    right = all(table.ndim == 2 and table.shape[1] == parts for table in (*tables, gate))
-    right = right and np.isfinite(gate).all() and all((t >= 0).all() for t in tables)
-    if not right or not all((abs(t.sum(1) - 1) < ROUNDING).all() for t in tables):
+    each = [flat[None], *(tensors.get(name, flat[:0, None]) for name in ("by_order", "gate"))]
+    if not all(table.ndim == 2 for table in each):
         raise SeqgenError(f"{path} is damaged: its weights do not fit the parts")
-    rows = (tuple(map(tuple, table.tolist())) for table in (by_order, gate))
-    return tuple(flat.tolist()), *rows
+    return _checked(*(table.tolist() for table in each), len(stored.part_references), path)
+
+
+def _weights_beside_ngram(
+    stored: StoredModel,
+) -> tuple[Weights, tuple[Weights, ...], tuple[Weights, ...]]:
+    """Read the weights of networks and the n-gram model that is in their folder."""
+    weights = stored.config["ngram"].get("weights")
+    flat = [weights if isinstance(weights, list) else []]
+    by_order, gate = (stored.table_of("ngram", name) for name in ("by_order", "gate"))
+    count = (len(stored.members) or 1) + 1
+    return _checked(flat, by_order, gate, count, stored.path / layout.CONFIG)
+
+
+def _checked(
+    weights: Sequence[Sequence[float]],
+    by_order: Sequence[Sequence[float]],
+    gate: Sequence[Sequence[float]],
+    parts: int,
+    path: Path,
+) -> tuple[Weights, tuple[Weights, ...], tuple[Weights, ...]]:
+    """Refuse tables of weights that do not fit the parts of a mixture.
+
+    Raises:
+        SeqgenError: names the file that they are from.
+    """
+    tables = weights, by_order, gate
+    try:
+        right = all(len(row) == parts and all(map(math.isfinite, row)) for t in tables for row in t)
+        sums_to_1 = (
+            min(row) >= 0 and abs(sum(row) - 1) < ROUNDING for row in (*weights, *by_order)
+        )
+        right = right and all(sums_to_1)
+    except TypeError:
+        right = False
+    if not right:
+        raise SeqgenError(f"{path} is damaged: its weights do not fit the parts")
+    flat, *rows = (tuple(map(tuple, table)) for table in tables)
+    return flat[0], *rows
 
 
 def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> None:
@@ -263,7 +326,7 @@ def _copy(folder: StoredModel, part: StoredModel) -> Reference:
                 copy_folder(source, copied.path / item)
             elif isinstance(part, Member) and item == layout.WEIGHTS:
                 copied.replace_part(item, *tensor_pieces(part.own_tensors()))
-            elif isinstance(part, Member) and item == layout.CONFIG:
+            elif isinstance(part, Networks) and item == layout.CONFIG:
                 copied.replace_part(item, json_bytes(part.config))
             elif item == layout.WEIGHTS:
                 link_file(source, copied.path / item)  # it is only ever replaced as a whole

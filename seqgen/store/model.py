@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,7 @@ from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, TrainingFolder, has_declared_length, tensor_pieces
 from seqgen.store.layout import models_folder
 from seqgen.store.manifest import CHEAP, digest_of_files
+from seqgen.store.ownership import delete_parts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,13 +156,14 @@ class StoredModel(TrainingFolder):
 
     @property
     def is_mixture(self) -> bool:
-        """Whether it is a mixture, of referenced parts or of jointly trained `members`.
+        """Whether it has several parts: a mixture of others, `members`, or an n-gram part.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
         config = self.config
-        return config["architecture"] == layout.MIXTURE or "members" in config
+        several = "members" in config or "ngram" in config
+        return several or config["architecture"] == layout.MIXTURE
 
     @property
     def members(self) -> tuple[float, ...]:
@@ -180,34 +183,111 @@ class StoredModel(TrainingFolder):
             raise self._damaged("its members have no weights") from None
         return weights
 
-    @property
-    def gate_of_members(self) -> tuple[tuple[float, ...], ...]:
-        """Gate coefficients of `members`; empty without a gate.
+    def table_of(self, group: str, name: str) -> tuple[tuple[float, ...], ...]:
+        """Read a table of weights or coefficients from a group of `config.json`; () without one.
 
         Raises:
             SeqgenError: the configuration is missing or damaged.
         """
-        gate = self.config["members"].get("gate", ())
         try:
-            return tuple(tuple(map(float, row)) for row in gate)
+            return tuple(tuple(map(float, row)) for row in self.config[group].get(name) or ())
         except (TypeError, ValueError):
-            raise self._damaged("its gate has no coefficients") from None
+            raise self._damaged(f"its {group} has no {name}") from None
 
-    def require_network(self, what: str) -> None:
-        """Refuse a mixture where a single model is needed.
+    @property
+    def ngram(self) -> StoredModel | None:
+        """The n-gram model in the folder, which the networks are mixed with; None without one.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        reference = self._ngram_reference
+        return None if reference is None else StoredModel(self.path / reference.path)
+
+    def new_part(self, name: str) -> StoredModel:
+        """Create the folder of a model that is a part of this one.
+
+        Raises:
+            SeqgenError: it cannot be made.
+        """
+        part = StoredModel(self.path / layout.PARTS / name)
+        with self.writing(layout.PARTS):
+            self.refuse_link(layout.PARTS)
+            part.path.mkdir(parents=True)
+        return part
+
+    def delete_parts(self) -> None:
+        """Delete the models inside the folder; files that seqgen did not write are kept.
+
+        Raises:
+            SeqgenError: they cannot be deleted.
+        """
+        with self.writing(layout.PARTS):
+            delete_parts(self.path)
+
+    @property
+    def _ngram_reference(self) -> Reference | None:
+        config = self.config
+        if "ngram" not in config:
+            return None
+        table = config["ngram"] if isinstance(config["ngram"], dict) else {}
+        reference = Reference.read(table.get("part"), self.path / layout.CONFIG, "the n-gram part")
+        if not reference.inside:
+            raise self._damaged("its n-gram part is not in the folder")
+        return reference
+
+    @property
+    def networks(self) -> StoredModel:
+        """The model without its n-gram part; itself if it has none."""
+        return self if self.ngram is None else Networks(self.path)
+
+    def networks_for(self, what: str, notice: Callable[[str], None]) -> StoredModel:
+        """Return the model without its n-gram part, and say so if it has one; see `network_for`."""
+        if self.ngram is not None:
+            notice(f"{what} takes the network in {self.name}, without its n-gram model")
+        return self.networks
+
+    @property
+    def kind(self) -> str:
+        """Names of the architecture and the n-gram part, such as "lstm + 6-gram"."""
+        architecture, ngram = self.config["architecture"], self.ngram
+        if ngram is None:
+            return architecture
+        return f"{architecture} + {ngram.config['model'].get('order')}-gram"
+
+    @property
+    def scored_from(self) -> int:
+        """Where the part of the held-out text begins that the model's figures are about.
+
+        A number of characters; of tokens if a token file is held out whose text is lost.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        begin = self.config.get("scored_from", 0)
+        if type(begin) is not int or begin < 0:
+            raise self._damaged("scored_from is no number of characters")
+        return begin
+
+    def network_for(
+        self, what: str, notice: Callable[[str], None] = lambda text: None
+    ) -> StoredModel:
+        """Return the one network that a command needs, without an n-gram part.
 
         Args:
             what: needs it, such as "--init-from".
+            notice: takes a line that says so if there is an n-gram part.
 
         Raises:
-            UsageError: names the parts, which can be given instead.
+            UsageError: there are several; names them if they can be given instead.
         """
         if self.members:
             each = f"{self.name} is a mixture of {len(self.members)} networks trained together"
             raise UsageError(f"{each}: {what} takes one network, trained without --members")
-        if names := self.part_names:
+        if self.ngram is None and (names := self.part_names):
             parts = " or ".join(names)
             raise UsageError(f"{self.name} is a mixture: {what} takes one of its parts, {parts}")
+        return self.networks_for(what, notice)
 
     @property
     def part_names(self) -> list[str]:
@@ -268,14 +348,18 @@ class StoredModel(TrainingFolder):
         try:
             _ = self.config
             self.load_source_tokenizer(load_tokenizer(self.path / layout.TOKENIZER))
-            return has_declared_length(self.path / layout.WEIGHTS)
+            ngram = self.ngram
+            whole = has_declared_length(self.path / layout.WEIGHTS)
+            return whole and (ngram is None or ngram.loadable)
         except (SeqgenError, OSError):
             return False
 
     @property
     def size(self) -> int:
         """Bytes on disk that the model needs, without checkpoints and held-out text."""
-        return sum(part.stat().st_size for part in self._own_files())
+        ngram = self.ngram
+        own = sum(part.stat().st_size for part in self._own_files())
+        return own if ngram is None else own + ngram.size
 
     @property
     def files(self) -> list[Path]:
@@ -284,7 +368,9 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: the configuration is missing or damaged, or the base is gone.
         """
-        return self._own_files() + (self.base.files if self.is_adapter else [])
+        ngram = self.ngram
+        beside = [] if ngram is None else ngram.files
+        return self._own_files() + beside + (self.base.files if self.is_adapter else [])
 
     def _own_files(self) -> list[Path]:
         return [self.path / layout.CONFIG, self.path / layout.WEIGHTS, *self._tokenizer_files()]
@@ -311,7 +397,10 @@ class StoredModel(TrainingFolder):
             decisive.append([part.digest for part in parts])
         if self.members:
             decisive.append(self.members)
-            decisive += self.gate_of_members
+            decisive += self.table_of("members", "gate")
+        if "ngram" in config:
+            part, tables = self._ngram_reference, ("weights", "by_order", "gate")
+            decisive.append(["ngram", part.digest, *map(config["ngram"].get, tables)])
         if "adapter" in config:
             decisive.append(self.adapter.decisive)
         if config["data"].get("direction", "forward") != "forward":
@@ -422,7 +511,7 @@ class StoredModel(TrainingFolder):
     def _load_members(self) -> tuple[LanguageModel, Tokenizer]:
         from seqgen.models.mixture.members import Members
 
-        each = [Member(self.path, number) for number in range(len(self.members))]
+        each = members_of(self)
         networks, (tokenizer, *_) = zip(*(member.load() for member in each), strict=True)
         return Members(networks, self.members).eval(), tokenizer
 
@@ -525,7 +614,20 @@ class StoredModel(TrainingFolder):
         """Make a reference to this model for another model's configuration."""
         path = self.path.resolve()
         inside = path.parent == models_folder().resolve()
-        return Reference(self.name, self.digest, None if inside else str(path))
+        return Reference(path.name, self.digest, None if inside else str(path))
+
+    @property
+    def single_models(self) -> list[StoredModel]:
+        """The models in the folder that others may refer to; empty for a mixture of others.
+
+        Raises:
+            SeqgenError: the configuration is missing or damaged.
+        """
+        if not self.is_mixture:
+            return [self]
+        ngram = self.ngram
+        each = [] if ngram is None else [self.networks, ngram]
+        return [part for part in each if not part.is_mixture]
 
     def referred(self, reference: Reference, role: str, remedy: str) -> StoredModel:
         """Find the model that this one refers to, even if it was renamed.
@@ -541,15 +643,13 @@ class StoredModel(TrainingFolder):
         path, digest = reference.path, reference.digest
         other = StoredModel(models_folder() / reference.name if path is None else self.path / path)
         there = other.loadable
-        nested = there and other.is_mixture
-        if there and not nested and other.digest == digest:
-            return other
-        for renamed in models_of(models_folder()):
+        for model in chain([other] * there, models_of(models_folder())):
             with contextlib.suppress(SeqgenError, OSError):
-                if not renamed.is_mixture and renamed.digest == digest:
-                    return renamed
+                for part in model.single_models:
+                    if part.digest == digest:
+                        return part
         happened = "has changed since" if there else "is gone"
-        happened = "is a mixture itself" if nested else happened
+        happened = "is a mixture itself" if there and not other.single_models else happened
         raise SeqgenError(f"{self.name} {role} {reference.name} {happened}: {remedy}")
 
     def load_source_tokenizer(self, target: Tokenizer) -> Tokenizer | Labels | None:
@@ -626,7 +726,17 @@ class StoredModel(TrainingFolder):
 
 
 @dataclass(frozen=True)
-class Member(StoredModel):
+class Networks(StoredModel):
+    """View of a model without the n-gram part that is in its folder."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        beside = ("ngram", "scored_from")
+        return {name: group for name, group in super().config.items() if name not in beside}
+
+
+@dataclass(frozen=True)
+class Member(Networks):
     """One of several jointly trained networks that share a folder.
 
     Attributes:
@@ -648,11 +758,11 @@ class Member(StoredModel):
 
     @property
     def size(self) -> int:
-        return super().size // len(StoredModel(self.path).members)
+        return super().size // len(Networks(self.path).members)
 
     @cached_property
     def digest(self) -> str:
-        return hashlib.sha256(f"{StoredModel(self.path).digest} {self.number}".encode()).hexdigest()
+        return hashlib.sha256(f"{Networks(self.path).digest} {self.number}".encode()).hexdigest()
 
     def own_tensors(self) -> dict[str, Tensor]:
         return self._own(super().own_tensors())
@@ -665,6 +775,11 @@ class Member(StoredModel):
         prefix = f"components.{self.number}."
         names = [name for name in tensors if name.startswith(prefix)]
         return {name.removeprefix(prefix): tensors[name] for name in names}
+
+
+def members_of(stored: StoredModel) -> tuple[Member, ...]:
+    """Return the jointly trained networks of a model; none for other models."""
+    return tuple(Member(stored.path, number) for number in range(len(stored.members)))
 
 
 def models_of(folder: Path) -> Iterator[StoredModel]:

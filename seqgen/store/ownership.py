@@ -238,11 +238,28 @@ def _delete_contents(folder: Path) -> None:
     _delete_folders(folder)
 
 
+def delete_parts(folder: Path) -> None:
+    """Delete the models inside a model's folder, without following links.
+
+    Raises:
+        OSError: they cannot be deleted, or contain files that seqgen did not write, which stay.
+    """
+    for path in list(contents(folder)):
+        if path.is_relative_to(folder / layout.PARTS) and is_written_by_seqgen(path, folder):
+            unlink_within(path, folder.parent)
+    _delete_part_folders(folder)
+
+
 def _delete_folders(folder: Path) -> None:
     """Delete the empty subfolders of a model's folder."""
     for name in layout.FOLDERS:
         if (folder / name).is_dir():
             (folder / name).rmdir()
+    _delete_part_folders(folder)
+
+
+def _delete_part_folders(folder: Path) -> None:
+    """Delete the empty folders of the models inside a model's folder."""
     if (folder / layout.PARTS).is_dir():
         for part in list((folder / layout.PARTS).iterdir()):
             _delete_folders(part)

@@ -36,8 +36,7 @@ from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.deadline import Deadline
 from seqgen.training.events import Notice, Report
-from seqgen.training.family import why_not_mixable
-from seqgen.training.plan import Plan
+from seqgen.training.plan import Plan, why_not_mixable
 from seqgen.training.regularising import Regularisation
 from seqgen.training.run import Budget
 from seqgen.training.speed import (

@@ -58,13 +58,12 @@ class InitialModel:
         Raises:
             SeqgenError: there is none, it is damaged, or it was counted.
         """
-        stored = store.find(name)
-        stored.require_network("--init-from")
+        stored = store.find(name).network_for("--init-from")
         model, tokenizer = stored.load()
         if estimator := Estimator.of(stored.config["architecture"]):
             done, _ = estimator.done
             raise SeqgenError(f"{stored.name} was {done}: it has no weights to begin from")
-        place = StoredModel(stored.path.resolve())
+        place = type(stored)(stored.path.resolve())
         return cls(place, model, tokenizer, place.load_source_tokenizer(tokenizer))
 
     @property

@@ -403,6 +403,42 @@ def check_regimes(plan: Plan, training: TrainingConfig, report: Report) -> None:
         )
 
 
+def why_not_mixable(
+    architecture: str,
+    training: TrainingConfig,
+    data: DataConfig,
+    prepared: Prepared | None = None,
+) -> str | None:
+    """Explain why a network cannot be mixed with an n-gram model of its text; None if it can.
+
+    Args:
+        architecture: of the network.
+        training: its training settings.
+        data: how it reads text.
+        prepared: its text; None before that is read.
+    """
+    row = registry.architecture(architecture)
+    if row.estimator is not None:
+        return f"is for networks, which {architecture} is not"
+    if not row.task.of(data.labels).beside_ngrams:
+        return "is for models of text; n-grams know no sources and no labels"
+    if data.val == "none":
+        return "fits the weights of a mixture on held-out text: leave out --val none"
+    if training.lora is not None:
+        return (
+            "needs a whole network, and adapters (lora) need their base: leave out either, or "
+            "count an n-gram model and use seqgen mix"
+        )
+    if prepared is None:
+        return None
+    val = prepared.val
+    if val is None or val.tokens.size < 2 or (val.end is not None and val.ends.size < 2):
+        return "needs two held-out tokens or lines, or more: hold out more with --val"
+    if prepared.split is None and not (prepared.tokenizer.lossless and val.oov == 0):
+        return "needs the held-out text, which this token file has lost: train on the text itself"
+    return None
+
+
 def check_members(row: registry.Architecture, training: TrainingConfig, task: Task) -> None:
     """Refuse `members` where they do not apply.
 

@@ -22,8 +22,7 @@ from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
-from seqgen.training.family import family_of, new_family, why_not_mixable
-from seqgen.training.plan import check_members, override
+from seqgen.training.plan import check_members, override, why_not_mixable
 from seqgen.training.reload import DataLocation, overlap_warnings, reload_stored_data, tokens_of
 from seqgen.training.run import Run
 from seqgen.training.session import (
@@ -121,8 +120,9 @@ def _resume_locked(
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
     done, result = checkpoint[1]["run"], store.result_of(stored)
     finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
+    # A run with an n-gram part is validated last, once that is there.
     mixes = stored.settings("training", TrainingConfig).with_ngram is not None
-    if finished and not given and not (mixes and result.get("mixture") is None):
+    if finished and not given and not (mixes and result.get("protocol") is None):
         report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
         return _result_of_finished(stored, result)
     spent = done["seconds"] + done.get("setup_seconds", 0.0)
@@ -135,12 +135,11 @@ def _resume_locked(
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
-    began |= {"family": family_of(stored) or new_family()}
     session = Session(loaded, prepared, training, options, unfilled, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)
-    if finished:  # the record names no mixture until the new one is stored
-        result = {**result, "mixture": None}
+    if finished:  # the record says that it is not validated until the n-gram part is stored
+        result = {**result, "mixture": None, "protocol": None}
         session.write_record(_result_of_finished(stored, result))
     if given:
         keep_settings(stored, session.training)
@@ -195,7 +194,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
             "with_ngram",
         )
     if not stored.members:
-        stored.require_network("--resume")
+        stored.network_for("--resume")
     estimator = Estimator.of(stored.config["architecture"])
     if "imported" in stored.record:
         copy = f"; train a copy of it with seqgen train DATA --init-from {stored.name}"
@@ -208,7 +207,7 @@ def _check_resumable(stored: StoredModel, given: Mapping[str, Any]) -> None:
     check_members(stored.architecture, training, stored.task)
     if given.get("with_ngram", training.with_ngram) is not None:
         data = stored.settings("data", DataConfig)
-        why_not = why_not_mixable(stored.config["architecture"], training, data, stored.name)
+        why_not = why_not_mixable(stored.config["architecture"], training, data)
         require(why_not is None, f"--with-ngram {why_not}")
 
 

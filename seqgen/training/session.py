@@ -7,7 +7,7 @@ import dataclasses
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -47,13 +47,12 @@ from seqgen.training.events import (
     Validated,
     notify_if_slow,
 )
-from seqgen.training.family import FAMILY, new_family
 from seqgen.training.listeners import LastEvents, Listeners, RunFacts
 from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
 from seqgen.training.run import INTERRUPTED, Budget, Diverged, Hooks, Listener, Run
-from seqgen.training.validating import SAMPLE_TOKENS, FinalValidation
+from seqgen.training.validating import SAMPLE_TOKENS
 from seqgen.wording import ShortRepr, format_settings
 
 # What an interrupted run says whose current step takes long.
@@ -171,7 +170,6 @@ class Session:
         unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
         created: when its training first began.
         origins: the models that it began from, by setting, as the record keeps them.
-        family: the mark of what `--with-ngram` stores with the model, see `family`.
         regularisation: of a new run, the settings that are chosen again during it, if any are.
     """
 
@@ -182,7 +180,6 @@ class Session:
     unfilled: DeferredModel | None = None
     created: str = field(default_factory=store.now)
     origins: Mapping[str, Any] = field(default_factory=dict)
-    family: str = field(default_factory=new_family)
     regularisation: Regularisation | None = None
 
     @property
@@ -258,8 +255,7 @@ class Session:
         if not ranks.is_leader():
             return None
         try:
-            with notify_if_slow(self.report, "scoring the held-out text with the best weights"):
-                result = self._result(run)
+            result = self._result(run)
         except KeyboardInterrupt:
             resume = f"seqgen train --resume {self.stored.name}"
             raise Interrupted(
@@ -400,7 +396,7 @@ class Session:
             return None
         if of_model:
             take_dropout(model, **of_model)
-        training = dataclasses.replace(training, **of_training)
+        training = replace(training, **of_training)
         keep_settings(self.stored, training, model=model.config.to_dict())
         enough = f"at this speed the budget is enough for {passes:.1f} passes over the text"
         named = {k: "none" if v is None else v for k, v in (of_model | of_training).items()}
@@ -430,12 +426,7 @@ class Session:
     def _result(self, run: Run) -> TrainingResult:
         finished = run.stopped in FINISHED
         members = self._fit_members() if finished else None
-        final = FinalValidation()
-        if finished:  # what is stored has the best weights, not necessarily the last ones
-            kept = load_best(self.loaded)
-            final = load_object(kept.stored.task.validation)(kept, self.prepared).final()
-        val_loss = run.last_loss if final.loss is None else final.loss
-        return TrainingResult(
+        result = TrainingResult(
             name=self.stored.name,
             path=str(self.stored.path),
             architecture=self.stored.config["architecture"],
@@ -443,19 +434,31 @@ class Session:
             steps=run.step,
             tokens=run.tokens,
             train_loss=run.train_loss,
-            **self._figures(val_loss),
+            **self._figures(run.last_loss),
             seconds=run.seconds,
-            validation_seconds=final.seconds,
+            validation_seconds=0.0,
             tokens_per_second=run.tokens / run.seconds if run.seconds else None,
             stopped=str(run.stopped),
             seed=self.training.seed,
             best_step=run.best_step,
-            **final.about,
             epochs=run.step / self._batches.steps_per_epoch,
             epoch_loss=run.epoch_loss,
             epoch_loss_std=run.epoch_loss_std,
             members=members,
         )
+        # With an n-gram part, what is stored is measured once that is there.
+        validates = finished and self.training.with_ngram is None
+        return self.validated(result) if validates else result
+
+    def validated(self, result: TrainingResult) -> TrainingResult:
+        """Add the final validation of what is stored, with its best weights, to a result."""
+        with notify_if_slow(self.report, "scoring the held-out text with the best weights"):
+            kept = load_best(self.loaded)
+            final = load_object(kept.stored.task.validation)(kept, self.prepared).final()
+        figures = {} if final.loss is None else self._figures(final.loss)
+        if final.totals is not None:  # of a part of what is held out
+            figures |= store.bits_record(final.totals)
+        return replace(result, **figures, validation_seconds=final.seconds, **final.about)
 
     def _fit_members(self) -> dict[str, Any] | None:
         """Fit the members' weights on the first half of the held-out part, and store them."""
@@ -487,8 +490,6 @@ class Session:
         facts["result"] = None if result is None else dataclasses.asdict(result)
         if self.origins:
             facts["origins"] = dict(self.origins)
-        if self.training.with_ngram is not None:
-            facts[FAMILY] = self.family
         if ranks.is_launched():
             facts["launcher"] = ranks.launch_id()
         write_record(self.loaded, self.prepared, **facts)
@@ -589,10 +590,13 @@ def write_new(
 
 
 def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any) -> None:
-    """Store new training settings, and the configuration groups that changed."""
+    """Store new training settings, and the configuration groups that changed, without None."""
     config = stored.config
-    kept = ("preset", "model", "data", "framing", "adapter", "members")
+    kept = ("preset", "model", "data", "framing", "adapter", "members", "ngram", "scored_from")
     groups = {part: config[part] for part in kept if part in config} | changed
+    groups = {
+        name: group for name, group in groups.items() if group is not None or name == "preset"
+    }
     stored.write_config(config["architecture"], training=training.to_dict(), **groups)
 
 

@@ -45,8 +45,14 @@ from seqgen.training.deadline import Deadline
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report, notify_if_slow
-from seqgen.training.family import check_family_names, family_to_join, why_not_mixable
-from seqgen.training.plan import Plan, check_members, check_regimes, plan_of, preset_of
+from seqgen.training.plan import (
+    Plan,
+    check_members,
+    check_regimes,
+    plan_of,
+    preset_of,
+    why_not_mixable,
+)
 from seqgen.training.reload import overlap_warnings
 from seqgen.training.resume import resume
 from seqgen.training.session import (
@@ -59,7 +65,7 @@ from seqgen.training.session import (
     telling_how_to_resume,
     write_new,
 )
-from seqgen.training.with_ngram import finish, for_small_text, order_of
+from seqgen.training.with_ngram import add_ngrams, finish, order_of
 from seqgen.wording import plural
 
 # A name that is made has so many characters of the file's.
@@ -75,9 +81,9 @@ class RunRequest:
         targets: of an architecture that reads pairs: the files whose line n is the target of line
             n of `data`, or of source n of the file of vectors that `data` is. Without them each
             line of `data` is source, tab, target.
-        architecture: a name in the registry; the preset's, the configuration file's or lstm if
-            None or "auto", which also mixes the network with an n-gram model if the text is small,
-            and of pairs is the translator that suits the budget.
+        architecture: a name in the registry. None is that of the preset or the configuration file,
+            else "auto": an lstm, with an n-gram model beside it where that helps. Given by name,
+            "auto" of pairs is the translator that suits the budget.
         task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
             default then.
         preset: a name in `presets`; the configuration file's if None.
@@ -110,17 +116,27 @@ class RunRequest:
         return [name for name, value in self.settings.items() if value is not None]
 
     @property
-    def mixes_small_text(self) -> bool:
-        """Whether `--model auto` mixes the network of a small text with an n-gram model."""
-        return self.architecture == registry.AUTO and not self.chooses_translator
+    def adds_ngrams(self) -> bool:
+        """Whether an n-gram model is added to the network where that is possible and helps."""
+        if self.architecture is not None:
+            return self.architecture == registry.AUTO and not self.chooses_translator
+        return False
 
     @property
     def chooses_translator(self) -> bool:
-        """Whether `--model auto` has pairs: target files, or only .tsv files."""
-        pairs = self.targets or all(Path(name).suffix == ".tsv" for name in self.data)
-        fixed = self.task, self.beneath, *map(self.settings.get, ("labels", "init_from"))
-        fixed = any(fixed) or "architecture" in self.config
-        return self.architecture == registry.AUTO and bool(pairs) and not fixed
+        """Whether `--model auto` has pairs, and so chooses a translator."""
+        return self.architecture == registry.AUTO and self._has_pairs and not self._is_fixed
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Whether the data are pairs: target files, or only .tsv files."""
+        return bool(self.targets) or all(Path(name).suffix == ".tsv" for name in self.data)
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether the architecture follows from other settings."""
+        fixed = map(self.settings.get, ("labels", "init_from", "features"))
+        return any((self.task, self.beneath, "architecture" in self.config, *fixed))
 
     @cached_property
     def beneath(self) -> Preset | None:
@@ -133,7 +149,7 @@ class RunRequest:
         auto = "seq2seq-transformer" if self.chooses_translator else self.architecture
         preset, architecture = self.beneath, registry.architecture_to_train(auto)
         plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
-        counts = plan.is_estimated or self.mixes_small_text or plan.training.with_ngram is not None
+        counts = plan.is_estimated or self.adds_ngrams or plan.training.with_ngram is not None
         limited = plan.training.memory is not None
         require(
             counts or not limited, "--memory is for counting n-grams: --model ngram or --with-ngram"
@@ -156,15 +172,6 @@ class Destination:
     stem: str
     overwrite: bool
     folder: Path | None
-
-    def check_mixture(self, plan: Plan) -> None:
-        """Refuse `--with-ngram` for a plan that cannot be mixed, or names in use."""
-        if plan.training.with_ngram is not None:
-            network = plan.architecture, plan.training, plan.data, self.name
-            why_not = why_not_mixable(*network)
-            require(why_not is None, f"--with-ngram {why_not}")
-            if self.name is not None and ranks.is_leader():
-                check_family_names(self.name, self.overwrite)
 
     def make(self, architecture: str, held: contextlib.ExitStack) -> StoredModel:
         """Make the locked folder of a new model; only rank 0 writes it."""
@@ -257,7 +264,9 @@ def train(
 
         def check(plan: Plan) -> None:
             options.require_model(plan.task, not plan.is_estimated)
-            destination.check_mixture(plan)
+            if plan.training.with_ngram is not None:
+                why_not = why_not_mixable(plan.architecture, plan.training, plan.data)
+                require(why_not is None, f"--with-ngram {why_not}")
 
         ready = prepare_run(request, options.place, options.report, check, tries=not shard)
         result = _train_and_store(ready, destination, options)
@@ -270,7 +279,7 @@ def _train_and_store(
     ready: ReadyRun, destination: Destination, options: RunOptions
 ) -> TrainingResult:
     """Train or estimate the model of a prepared run, and store it."""
-    name, overwrite = destination.name, destination.overwrite
+    name = destination.name
     if ready.training.lora is not None and name is not None:
         ready.plan.origin.refuse_replacing(name)
     with restored_randomness(options.place), contextlib.ExitStack() as held:
@@ -291,7 +300,6 @@ def _train_and_store(
             options,
             unfilled=unfilled,
             origins=ready.plan.origins(),
-            family=family_to_join(name, overwrite),
             regularisation=ready.plan.regularisation,
         )
         with telling_how_to_resume(loaded.stored):
@@ -398,9 +406,9 @@ def prepare_run(
     """
     plan = _checked_plan(request, check)
     prepared, plan = prepare_plan(plan, request, report)
-    if request.mixes_small_text:
-        plan = for_small_text(plan, prepared, report)
-        check(plan)
+    if request.adds_ngrams and plan.origin is None:
+        named = request.architecture is not None
+        plan = add_ngrams(plan, prepared, report if named else lambda event: None)
     deadline = trial_deadline(plan.training)
     wants_other = request.chooses_translator
     if wants_other and not (tries and suits_transformer(plan, prepared, device, deadline)):

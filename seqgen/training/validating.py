@@ -29,11 +29,13 @@ class FinalValidation:
     Attributes:
         loss: on all of the held-out part, nats per token, or per label; None if there is none.
         seconds: that this took.
+        totals: of a text; None of anything else.
         about: what else `TrainingResult` has of it, by its names.
     """
 
     loss: float | None = None
     seconds: float = 0.0
+    totals: ScoreTotals | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -77,7 +79,7 @@ class Validation(ABC):
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
-    """Score the whole held-out part with a stored model, as `perplexity` does.
+    """Score the held-out part that a stored model's figures are about, as `perplexity` does.
 
     Returns:
         Its totals, or None if nothing was held out; and the seconds that it took.

@@ -46,7 +46,9 @@ class TextValidation(Validation):
         if totals is None:
             return FinalValidation(about={"sample": text})
         about = {"protocol": protocol(self.loaded, for_model(self.loaded)), "sample": text}
-        return FinalValidation(totals.nats_per_token, seconds, about)
+        if begin := self.loaded.stored.scored_from:
+            about["protocol"] += f"; held-out text from character {begin + 1:,} on"
+        return FinalValidation(totals.nats_per_token, seconds, totals, about)
 
 
 class OwnLossValidation(Validation):
@@ -78,4 +80,4 @@ class OwnLossValidation(Validation):
         loss = self.loss()
         figures = {f"val_{name}": value for name, value in self.figures.items()}
         about = {"protocol": self.protocol, **figures, **self.about()}
-        return FinalValidation(loss, time.monotonic() - began, about)
+        return FinalValidation(loss, time.monotonic() - began, about=about)

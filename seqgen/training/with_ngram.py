@@ -1,4 +1,4 @@
-"""`--with-ngram`: count an n-gram model, and mix it with the trained network."""
+"""N-gram models beside networks: counted after training, and mixed with the network if it helps."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from seqgen import store
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
+from seqgen.scoring.evaluate import held_out_text
 from seqgen.scoring.loop import parallel_rows
-from seqgen.scoring.mixing import write_stored
-from seqgen.scoring.mixture_fitting import fit_on_half, fitting_part, token_log_probs
+from seqgen.scoring.mixture_fitting import (
+    HalvesFit,
+    fit_on_half,
+    fitting_part,
+    token_log_probs,
+)
+from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
-from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.loaded import LoadedModel
-from seqgen.store.loading import load_stored, mixture_of, require_alike
+from seqgen.store.loading import load_stored, require_alike
 from seqgen.text.corpus import Corpus
 from seqgen.text.framing import Framing
-from seqgen.training import family
-from seqgen.training.choosing import SMALL_TEXT, recommended_order
+from seqgen.training.choosing import recommended_order
 from seqgen.training.counting import fit
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import impossible
-from seqgen.training.events import Notice, Report, notify_if_slow
-from seqgen.training.plan import Plan
+from seqgen.training.events import Event, Notice, Report, notify_if_slow
+from seqgen.training.plan import Plan, why_not_mixable
 from seqgen.training.session import (
     Session,
     TrainingResult,
+    keep_settings,
     load_best,
-    validation_figures,
     write_new,
 )
-from seqgen.wording import plural
 
 # The value of `with_ngram` for which the order is chosen by held-out loss.
 OPEN = 0
@@ -47,8 +49,11 @@ SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
 MOST_COUNTED = 3_000_000
 # Rows and tokens per row of the held-out text on which orders are tried and mixtures recommended.
 TRIED_ROWS, TRIED_LENGTH = 32, 512
-# A mixture that is better by so many nats per token is recommended.
-WORTH_IT = 0.01
+# The part of the held-out tokens from which those rows are: well within the text's first half.
+TRIED_PART = 0.4
+# An n-gram model is kept if it makes the network better by more nats per token, and recommended
+# for a network alone if it does by more than the second.
+WORTH_KEEPING, WORTH_IT = 0.005, 0.01
 
 
 @dataclass(frozen=True)
@@ -56,22 +61,20 @@ class MixedWithNGram:
     """The key `mixture` of the final record of `seqgen train --json`.
 
     Attributes:
-        name: the mixture's.
+        name: the model's.
         path: its folder.
-        ngram: the name of the n-gram model.
-        order: its order.
+        order: of the n-gram model in it.
         weights: the network's and the n-gram model's.
         by_order: their weights for each order matched, from 0 on; None where they are the same.
         gate: the coefficients of a gate, used instead of weights; None where it is no better.
-        tokens: of the half of the held-out part that the weights were not fitted on.
-        network_loss: the network's on that half, in nats per token.
+        tokens: of the part of the held-out text on which nothing was fitted.
+        network_loss: the network's on that part, in nats per token.
         ngram_loss: likewise the n-gram model's.
-        mixture_loss: likewise the mixture's.
+        mixture_loss: likewise the mixture's, which is the model's `val_loss`.
     """
 
     name: str
     path: str
-    ngram: str
     order: int
     weights: list[float]
     by_order: list[list[float]] | None
@@ -82,23 +85,20 @@ class MixedWithNGram:
     mixture_loss: float
 
 
-def for_small_text(plan: Plan, prepared: Prepared, report: Report) -> Plan:
-    """Add an n-gram model to the plan of `--model auto` if the text is small.
+def add_ngrams(plan: Plan, prepared: Prepared, report: Report) -> Plan:
+    """Add an n-gram model to the plan of `--model auto` where one is possible.
 
     Args:
         plan: of a network.
         prepared: the text.
-        report: takes a line that says so, or why it is not done.
+        report: takes a line that says why not.
     """
-    small = prepared.facts.bytes < SMALL_TEXT
-    if not small or plan.training.with_ngram is not None:
+    if plan.training.with_ngram is not None:
         return plan
-    size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
     network = plan.architecture, plan.training, prepared.config
-    if why_not := family.why_not_mixable(*network, prepared=prepared):
-        report(Notice(text=f"{size}, but no mixture is made: --with-ngram {why_not}"))
+    if why_not := why_not_mixable(*network, prepared=prepared):
+        report(Notice(text=f"the network is trained alone: --with-ngram {why_not}"))
         return plan
-    report(Notice(text=f"{size}: an n-gram model is counted too, and mixed with the network"))
     return plan.with_given({"with_ngram": OPEN})
 
 
@@ -114,12 +114,12 @@ def order_of(
     """
     if training.with_ngram is None:
         return None
-    why_not = family.why_not_mixable(architecture, training, prepared.config, prepared=prepared)
+    why_not = why_not_mixable(architecture, training, prepared.config, prepared=prepared)
     require(why_not is None, f"--with-ngram {why_not}")
     if training.with_ngram != OPEN:
         return training.with_ngram
-    half = parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
-    part = parallel_rows(half, TRIED_ROWS, TRIED_LENGTH)
+    begin = parallel_rows(prepared.val, 1, max(1, int(prepared.val.tokens.size * TRIED_PART)))
+    part = parallel_rows(begin, TRIED_ROWS, TRIED_LENGTH)
     losses: dict[int, float] = {}
     direction = prepared.config.direction
     for order in SPELLED_ORDERS if prepared.spelled else ORDERS:
@@ -130,19 +130,19 @@ def order_of(
     best = min(losses, key=losses.get)
     loss = f"{losses[best]:.4f} nats/token on held-out text"
     tried = f"order {best}, the best of {min(losses)} to {max(losses)}"
-    report(Notice(text=f"n-gram model: {tried}, has {loss}"))
+    report(Notice(text=f"n-gram model: {tried}, has {loss}", detail=True))
     return best
 
 
 def finish(session: Session, result: TrainingResult) -> TrainingResult:
-    """Count and mix after a run with `--with-ngram`; after others, recommend it if it helps.
+    """Add the n-gram part after a run with `--with-ngram`; after others, recommend it if it helps.
 
     Args:
         session: whose run has ended.
-        result: of the run.
+        result: of the run, without a final validation if there is to be an n-gram part.
 
     Raises:
-        Interrupted: before the mixture was stored; the network is.
+        Interrupted: before that was done; the network is stored.
     """
     if result.stopped not in FINISHED:
         return result
@@ -153,91 +153,117 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
     try:
         with notify_if_slow(session.report, "counting n-grams and fitting the mixture"):
             mixed = _mix(session)
+            result = session.validated(result)
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
-            f"stopped before the mixture was stored; resume with: seqgen train --resume {name}"
+            f"stopped before the n-gram model was added; resume with: seqgen train --resume {name}"
         ) from None
-    result = replace(result, mixture=asdict(mixed))
+    if mixed is not None:
+        result = replace(result, mixture=asdict(replace(mixed, mixture_loss=result.val_loss)))
     session.write_record(result)
     return result
 
 
-def _mix(session: Session) -> MixedWithNGram:
-    """Count the n-gram model, and store it and the mixture."""
-    prepared, stored = session.prepared, session.stored
-    network = load_best(session.loaded)
-    names = family.family_names(stored.name)
-    ngram = _find_stored_ngram(session, network, names[0]) or _count(session, names[0])
-    counted = ngram.stored
-    part = fitting_part(prepared.val)
-    fitted = fit_on_half([network.model, ngram.model], part, direction=prepared.config.direction)
-    networks, shares = (stored,), (1.0,)
-    if isinstance(network.stored, StoredMixture):
-        networks, shares = network.stored.parts, network.stored.weights
+def _mix(session: Session) -> MixedWithNGram | None:
+    """Count the n-gram model, fit weights, and store both in the network's folder.
 
-    def divided(weights: Sequence[float]) -> tuple[float, ...]:
+    Returns:
+        What was stored, without the mixture's loss; None if the network is no better with it, and
+        is stored alone.
+    """
+    stored, training = session.stored, session.training
+    network = load_best(replace(session.loaded, stored=stored.networks))
+    ngram = _find_counted(session, network) or _count(session)
+    text = held_out_text(network, whole=True)
+    begin = begin_of_second_half(text)
+    fitted = _fit([network, ngram], text[:begin])
+    order = ngram.stored.config["model"]["order"]
+    if fitted is None or fitted.losses[0] - fitted.losses[-1] <= WORTH_KEEPING:
+        with_it = f"with an n-gram model of order {order} it is no better"
+        session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
+        keep_settings(stored, training, ngram=None, scored_from=None)
+        stored.delete_parts()
+        return None
+    shares = network.model.weights.ravel().tolist() if stored.members else [1.0]
+
+    def divided(weights: Sequence[float]) -> list[float]:
         """Return weights with the network's divided among its members, if it has any."""
         of_network, of_ngram = weights
-        return (*(of_network * share for share in shares), of_ngram)
+        return [*(of_network * share for share in shares), of_ngram]
 
-    weights, by_order = divided(fitted.weights), tuple(map(divided, fitted.by_order))
-    mixture = StoredMixture(stored.path, (*networks, counted), weights, by_order, fitted.gate)
-    parts = [*network.model.parts, ngram.model]
-    loss = fitted.all_nats / part.tokens.size if part is prepared.val else None
-    folder = write_stored(
-        replace(network, stored=mixture, model=mixture_of(parts, mixture)),
-        name=family.find_replaceable(names[1], session.family),
-        stem=names[1],
-        copy=True,
-        overwrite=True,
-        result=validation_figures(loss, prepared),
-        about={family.FAMILY: session.family, "held_out_loss": fitted.losses[-1]},
+    part = replace(
+        ngram.stored.reference, path=ngram.stored.path.relative_to(stored.path).as_posix()
     )
-    network_loss, ngram_loss, mixture_loss = fitted.losses
+    tables = {
+        "weights": divided(fitted.weights),
+        "by_order": list(map(divided, fitted.by_order)),
+        "gate": list(map(list, fitted.gate)),
+    }
+    keep_settings(stored, training, ngram={"part": part.to_dict(), **tables}, scored_from=begin)
+    alone = [totals_of(one, [text[begin:]], for_model(one))[0] for one in (network, ngram)]
     return MixedWithNGram(
-        name=folder.name,
-        path=str(folder.path),
-        ngram=counted.name,
-        order=counted.config["model"]["order"],
+        name=stored.name,
+        path=str(stored.path),
+        order=order,
         weights=list(fitted.weights),
         by_order=list(map(list, fitted.by_order)) or None,
         gate=list(map(list, fitted.gate)) or None,
-        tokens=fitted.tokens,
-        network_loss=network_loss,
-        ngram_loss=ngram_loss,
-        mixture_loss=mixture_loss,
+        tokens=alone[0].tokens,
+        network_loss=alone[0].nats_per_token,
+        ngram_loss=alone[1].nats_per_token,
+        mixture_loss=0.0,
     )
 
 
-def _count(session: Session, stem: str) -> LoadedModel:
-    """Count an n-gram model of the network's text, and store it."""
-    prepared, order = session.prepared, session.training.with_ngram
+def begin_of_second_half(text: str) -> int:
+    """Return where the second half of a held-out text begins: after a line, if it has lines."""
+    half = len(text) // 2
+    begin = text.find("\n", half - 1, len(text) - 1) + 1
+    return begin or text.rfind("\n", 0, half) + 1 or half
+
+
+def _fit(models: Sequence[LoadedModel], text: str) -> HalvesFit | None:
+    """Fit a mixture to a text, judged on its second half; None if it has too few tokens."""
+    corpus = fitting_part(models[0].encode([text]))
+    if corpus.tokens.size < 2:
+        return None
+    direction = models[0].data.direction
+    return fit_on_half([one.model for one in models], corpus, direction, then_all=True)
+
+
+def _count(session: Session) -> LoadedModel:
+    """Count an n-gram model of the network's text, and store it in the network's folder."""
+    prepared, stored, order = session.prepared, session.stored, session.training.with_ngram
+    keep_settings(stored, session.training, ngram=None, scored_from=None)
+    stored.delete_parts()
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
-    name = family.find_replaceable(stem, session.family)
-    with store.building(name, stem, overwrite=True) as folder:
-        framing = session.loaded.framing
-        tokens = prepared.tokenizer, prepared.config
-        loaded = LoadedModel(folder, model, *tokens, own_framing=framing)
-        write_new(loaded, prepared, "ngram")
-        about = {family.FAMILY: session.family}
-        estimate(loaded, prepared, session.training, session.report, about)
-    return load_stored(StoredModel(folder.path), session.loaded.model.device, "auto")
+    tokens = prepared.tokenizer, prepared.config
+    part = stored.new_part("ngram")
+    loaded = LoadedModel(part, model, *tokens, own_framing=session.loaded.framing)
+    write_new(loaded, prepared, "ngram")
+
+    def report(event: Event) -> None:
+        session.report(replace(event, detail=True) if isinstance(event, Notice) else event)
+
+    estimate(loaded, prepared, session.training, report)
+    return load_stored(part, session.loaded.model.device, "auto")
 
 
-def _find_stored_ngram(session: Session, network: LoadedModel, stem: str) -> LoadedModel | None:
-    """Find the n-gram model that an earlier run stored with the network, if still valid."""
-    order = session.training.with_ngram
-    for stored in family.models_of_family(stem, session.family):
-        with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
-            sha256 = stored.record["data"]["sha256"]
-            same_text = sha256 == session.prepared.facts.sha256
-            same_reading = stored.settings("data", DataConfig) == session.prepared.config
-            if same_text and same_reading and stored.config["model"]["order"] == order:
-                stored.check()
-                loaded = load_stored(stored, network.model.device, "auto")
-                require_alike(network, loaded)
-                return loaded
+def _find_counted(session: Session, network: LoadedModel) -> LoadedModel | None:
+    """Load the n-gram model that an earlier run stored with the network, if it is still valid."""
+    part = session.stored.ngram
+    if part is None:
+        return None
+    with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
+        same_text = part.record["data"]["sha256"] == session.prepared.facts.sha256
+        same_reading = part.settings("data", DataConfig) == session.prepared.config
+        order = part.config["model"]["order"]
+        if same_text and same_reading and order == session.training.with_ngram:
+            part.check()
+            loaded = load_stored(part, network.model.device, "auto")
+            require_alike(network, loaded)
+            return loaded
     return None
 
 
@@ -245,8 +271,8 @@ def _recommend(session: Session) -> None:
     """Recommend a mixture if it scores better and the budget was in minutes."""
     prepared = session.prepared
     name, architecture = session.stored.name, session.stored.config["architecture"]
-    network = architecture, session.training, prepared.config, name, prepared
-    if family.why_not_mixable(*network) is not None or session.training.minutes is None:
+    network = architecture, session.training, prepared.config, prepared
+    if why_not_mixable(*network) is not None or session.training.minutes is None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:

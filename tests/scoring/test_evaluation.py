@@ -574,13 +574,17 @@ def test_compare_refuses_different_texts(cli, trained):
 
 
 def test_common_text_is_the_shortest_that_all_end_with(tmp_path):
-    def holding(text, name):
+    def holding(text, name, begin=0):
         path = tmp_path / "models" / name / "validation"
         path.mkdir(parents=True, exist_ok=True)
         (path / "text.txt").write_text(text)
-        return replace(loaded_as(CASES[0].build()), stored=StoredModel(path.parent))
+        stored = StoredModel(path.parent)
+        groups = {"model": {}, "data": {}} | ({"scored_from": begin} if begin else {})
+        stored.write_config("lstm", **groups)
+        return replace(loaded_as(CASES[0].build()), stored=stored)
 
     assert common_text([holding("abc def", "a"), holding("c def", "b")]) == "c def"
+    assert common_text([holding("abc def", "d", 4), holding("c def", "b")]) == "def"
     with pytest.raises(SeqgenError, match="b and c hold out different texts"):
         common_text([holding("c def", "b"), holding("longer but other", "c")])
 

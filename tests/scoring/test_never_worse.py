@@ -14,6 +14,7 @@ import torch
 from places import ROOT
 
 from seqgen.scoring.mixture_fitting import token_log_probs
+from seqgen.store.finding import find_all
 from seqgen.store.loading import load
 from seqgen.text.corpus import encode_corpus
 from seqgen.training.train import train
@@ -104,12 +105,12 @@ def test_the_mixture_is_no_worse_than_the_better_part(tmp_path, monkeypatch, kin
     settings |= {"with_ngram": 0, "precision": "float32"}
     result = train([tmp_path / "t.txt"], name="t", settings=settings)
     columns = []
-    for name in ("t", "t-ngram", "t-mixture"):
-        loaded = load(name)
-        held_out = loaded.stored.validation_text.read_text(encoding="utf-8")
+    stored = find_all("t")
+    held_out = stored.validation_text.read_text(encoding="utf-8")[stored.scored_from :]
+    for loaded in (*map(load, stored.parts), load("t")):
         corpus = encode_corpus([held_out], loaded.tokenizer, loaded.data.documents)
         columns.append(torch.from_numpy(token_log_probs(loaded.model, corpus)))
-    columns = torch.stack(columns)[:, columns[0].numel() // 2 :]  # (3, M)
+    columns = torch.stack(columns)  # (3, M)
     assert columns.shape[1] == result.mixture["tokens"]
     network, ngram, mixture = columns
     best = max(network, ngram, key=torch.mean)

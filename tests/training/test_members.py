@@ -21,7 +21,7 @@ from seqgen.scoring.mixture_fitting import token_log_probs
 from seqgen.store import StoredModel
 from seqgen.store.loading import Work, load
 from seqgen.text.corpus import encode_corpus
-from seqgen.training import members, session
+from seqgen.training import members, session, with_ngram
 from seqgen.training.resume import resume
 from seqgen.training.train import train
 
@@ -101,21 +101,23 @@ def column(loaded, text):
 
 
 def test_what_is_stored_is_the_mixture_of_its_members(run, text, capsys):
-    """Its figures and probabilities are those of the parts, which lie in copies of the mixture."""
+    """Its figures and probabilities are those of the parts, which lie in its folder."""
     stored = store.find("t")
     held_out = stored.validation_text.read_text()
     shutil.move(stored.path, stored.path.with_name("moved"))
-    (mixture,) = (row["mixture"] for row in records(capsys, "models", "show", "t-mixture"))
-    assert [part["name"] for part in mixture["parts"]] == ["t-1", "t-2", "t-ngram"]
-    first, second, _ = (load(part["path"]) for part in mixture["parts"])
+    (mixture,) = (row["mixture"] for row in records(capsys, "models", "show", "moved"))
+    assert [part["name"] for part in mixture["parts"]] == ["moved-1", "moved-2", "ngram"]
+    first, second, _ = map(load, store.find_all("moved").parts)
     each = np.stack([column(one, held_out) for one in (first, second)], 1)
     found, half = run.members, len(each) // 2
     assert sum(found["weights"]) == pytest.approx(1)
     assert found["losses"] == pytest.approx((-each[half:].mean(0)).tolist(), abs=1e-6)
     mixed = np.log(np.exp(each) @ found["weights"])
     assert found["loss"] == pytest.approx(-mixed[half:].mean(), abs=1e-6)
-    assert run.val_loss == pytest.approx(-mixed.mean(), abs=1e-6)
-    for engine in (load("moved"), load("moved", work=Work())):
+    moved = store.find("moved")
+    half = column(load("moved"), held_out[moved.scored_from :])
+    assert run.val_loss == pytest.approx(-half.mean(), abs=1e-6)
+    for engine in (load(moved.networks), load(moved.networks, work=Work())):
         assert column(engine, held_out) == pytest.approx(mixed, abs=1e-5)
     weights = mixture["weights"]
     assert sum(weights) == pytest.approx(1)
@@ -130,17 +132,20 @@ def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypa
     settings = settings_for("lstm", members=2, with_ngram=2, val=0.3)
     found = train([text], architecture="lstm", name="t", settings=settings)
     held_out = store.find("t").validation_text.read_text()
-    for name, loss, rows in (
-        ("t", found.members["loss"], 1 + 4),
-        ("t-mixture", found.mixture["mixture_loss"], 2 + 9),
-    ):
-        engines = [load(name), load(name, work=Work())]
+    stored = store.find("t")
+    half = held_out[stored.scored_from :]
+    for model, rows in ((stored.networks, 1 + 4), (stored, 2 + 9)):
+        engines = [load(model), load(model, work=Work())]
         assert all(len(one.stored.gate) == rows for one in engines)
         first, second = (column(one, held_out) for one in engines)
         assert first == pytest.approx(second, abs=1e-5)
-        assert loss == pytest.approx(-first[len(first) // 2 :].mean(), abs=1e-6)
-    assert found.val_loss == pytest.approx(-column(load("t"), held_out).mean(), abs=1e-6)
-    assert found.mixture["network_loss"] == pytest.approx(found.members["loss"], abs=1e-6)
+        if model is not stored:
+            loss = -first[len(first) // 2 :].mean()
+            assert found.members["loss"] == pytest.approx(loss, abs=1e-6)
+            alone = -column(engines[0], half).mean()
+            assert found.mixture["network_loss"] == pytest.approx(alone, abs=1e-6)
+    loss = -column(load("t"), half).mean()
+    assert found.val_loss == found.mixture["mixture_loss"] == pytest.approx(loss, abs=1e-6)
 
 
 def test_a_gate_of_the_members_alone_leaves_the_mixture_as_it_is_reported(
@@ -153,16 +158,16 @@ def test_a_gate_of_the_members_alone_leaves_the_mixture_as_it_is_reported(
     settings = settings_for("lstm", members=2, val=0.3, lr=0.05, steps=20)
     alone = train([text], architecture="lstm", name="t", settings=settings)
     monkeypatch.setattr(mix, "WORTH_A_GATE", math.inf)
+    monkeypatch.setattr(with_ngram, "WORTH_KEEPING", -math.inf)
     found = resume("t", settings={"with_ngram": 1}).mixture
     assert alone.members["gate"] and not found["gate"]
     held_out = store.find("t").validation_text.read_text()
-    both, members = column(load("t-mixture"), held_out), column(load("t"), held_out)
-    half = len(both) // 2
+    stored = store.find("t")
+    half = held_out[stored.scored_from :]
+    both, members = column(load("t"), half), column(load(stored.networks), half)
     assert found["weights"][0] > 0.01  # so that the members count
-    assert found["mixture_loss"] == pytest.approx(-both[half:].mean(), abs=1e-6)
-    assert found["network_loss"] == pytest.approx(-members[half:].mean(), abs=1e-6)
-    stored = store.find("t-mixture").record["result"]["val_loss"]
-    assert stored == pytest.approx(-both.mean(), abs=1e-6)
+    assert found["mixture_loss"] == pytest.approx(-both.mean(), abs=1e-6)
+    assert found["network_loss"] == pytest.approx(-members.mean(), abs=1e-6)
 
 
 def test_a_run_is_repeated_from_its_configuration(text, tmp_path, monkeypatch):
@@ -194,6 +199,7 @@ def test_an_interrupt_while_weights_are_fitted_says_how_to_resume(text, tmp_path
 def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     small = ["--hidden-size", "8", "--layers", "1", "--steps", "2", "--name", "t", "--members", "2"]
+    small += ["--model", "lstm"]
     assert command(["train", str(text), *small]) == 0
     said = capsys.readouterr().err
     for line in ("t-1  ", "t-2  ", "together; each token that it writes takes 2 steps"):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import queue
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
-from helpers_cli import needs, records, refusal
+from helpers_cli import installed, needs, records, refusal
 
 from seqgen import store
 from seqgen.cli import run
@@ -20,6 +22,7 @@ from seqgen.scoring import mixture_fitting as mix
 from seqgen.scoring.mixture_fitting import LEAST_QUARTER, fit_columns, token_log_probs
 from seqgen.store import StoredModel
 from seqgen.store.loading import load
+from seqgen.text.corpus import encode_corpus
 from seqgen.training import choosing, events, with_ngram
 from seqgen.training.events import Notice
 from seqgen.training.resume import resume
@@ -38,45 +41,141 @@ def text(tmp_path, monkeypatch):
 
 
 def trained(text, name="t", **more):
-    return train([text], name=name, settings={**SETTINGS, **more})
+    return train([text], name=name, architecture="lstm", settings={**SETTINGS, **more})
 
 
 def names() -> list[str]:
     return sorted(model.name for model in store.list_models())
 
 
-def test_both_models_and_their_mixture_are_stored(text, capsys):
-    """Its figures are those of the second half alone, by scoring each model anew."""
-    said = ("--steps", 6, "--layers", 1, "--hidden-size", 8, "--seq-len", 16, "--precision")
-    options = (*said, "float32", "--seed", 1, "--name", "t", "-q")
-    (record,) = records(capsys, "train", text, "--with-ngram", 3, *options)
-    assert names() == ["t", "t-mixture", "t-ngram"]
-    found = record["mixture"]
-    assert (found["name"], found["ngram"], found["order"]) == ("t-mixture", "t-ngram", 3)
-    assert sum(found["weights"]) == pytest.approx(1)
-    held_out = store.find("t").validation_text.read_text()
-    assert found["tokens"] == len(held_out) - len(held_out) // 2
-    for name, key in (("t", "network"), ("t-ngram", "ngram"), ("t-mixture", "mixture")):
-        loaded = load(name)
-        column = torch.from_numpy(token_log_probs(loaded.model, _corpus(loaded, held_out)))
-        mean = -column[len(held_out) // 2 :].mean().item()
-        assert found[f"{key}_loss"] == pytest.approx(mean, abs=1e-5)
+def _corpus(loaded, text):
+    return encode_corpus([text], loaded.tokenizer, loaded.data.documents)
+
+
+def parts_of(name: str):
+    """Load the network and the n-gram model of a stored model."""
+    return [load(part) for part in store.find_all(name).parts]
+
+
+def loss_of(loaded, held_out: str) -> float:
+    return -token_log_probs(loaded.model, _corpus(loaded, held_out)).mean()
+
+
+def second_half(name: str) -> str:
+    stored = store.find(name)
+    text = stored.validation_text.read_text()
+    assert 0 < stored.scored_from < len(text)
+    return text[stored.scored_from :]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"documents": "line"},
+        {"tokenizer": "word"},
+        {"tokenizer": "byte", "direction": "backward"},
+        {"members": 2},
+    ],
+    ids=["char", "line", "word", "backward", "members"],
+)
+def test_a_network_and_an_n_gram_model_are_stored_as_one(text, capsys, more):
+    """Its figures are those of the half of the held-out text that no weights were fitted on."""
+    result = trained(text, with_ngram=3, **more)
+    found, members = result.mixture, more.get("members", 1)
+    assert names() == ["t"]
+    assert (found["name"], found["order"], sum(found["weights"])) == ("t", 3, pytest.approx(1))
     assert store.find("t").record["result"]["mixture"] == found
-    (score,) = records(capsys, "perplexity", "-q")  # the latest is the mixture
-    assert score["model"] == "t-mixture"
-    kept = StoredModel(store.find("t-mixture").path).record["result"]
-    assert kept["val_loss"] == pytest.approx(score["nll_nats"] / score["tokens"], abs=1e-5)
-    capsys.readouterr()
+    half = second_half("t")
+    *networks, ngram = parts_of("t")
+    assert len(networks) == members and ngram.stored.path == store.find("t").path / "parts/ngram"
+    whole = load("t")
+    if "direction" not in more:
+        assert found["ngram_loss"] == pytest.approx(loss_of(ngram, half), abs=1e-5)
+        assert found["mixture_loss"] == pytest.approx(loss_of(whole, half), abs=1e-5)
+    if members == 1:
+        network = load(store.find("t").networks)
+        assert network.stored.digest != whole.stored.digest
+        if "direction" not in more:
+            assert found["network_loss"] == pytest.approx(loss_of(network, half), abs=1e-5)
+    assert found["mixture_loss"] == result.val_loss < found["network_loss"]
+    assert "held-out text from character" in result.protocol
+    (score,) = records(capsys, "perplexity", "-m", "t", "-q")
+    assert score["nats_per_token"] == pytest.approx(result.val_loss, abs=1e-6)
+    assert score["bits_per_char"] == pytest.approx(result.val_bits_per_char, abs=1e-6)
+    assert (score["tokens"], score["characters"]) == (found["tokens"], len(half))
+    probabilities = np.exp(next_log_probs(whole))
+    assert probabilities.sum() == pytest.approx(1, abs=1e-6)
+
+
+def next_log_probs(loaded) -> np.ndarray:
+    """Compute the log-probabilities of all tokens after some."""
+    logits, _ = loaded.model(loaded.model.ids(np.array([[5, 6, 7]])), loaded.model.start(1))
+    return torch.as_tensor(logits)[0, -1].detach().double().log_softmax(-1).numpy()
+
+
+def test_it_is_listed_shown_compared_and_scored_as_one(text, capsys):
+    trained(text, with_ngram=3)
+    trained(text, "alone")
+    rows = {row["name"]: row for row in records(capsys, "models")}
+    assert rows["t"]["architecture"] == "lstm + 3-gram"
+    (shown,) = records(capsys, "models", "show", "t")
+    assert [part["name"] for part in shown["mixture"]["parts"]] == ["t", "ngram"]
+    assert run(["models", "show", "t"]) == 0
+    out = capsys.readouterr().out
+    assert "n-gram model" in out and "t (the network)" in out
     assert run(["models", "show", "t", "--all"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
-    shown = {line.split("  ")[0]: line.split()[-1] for line in lines}
-    assert shown["result: mixture: order"] == "3" and "result: mixture" not in shown
+    facts = {line.split("  ")[0]: line.split()[-1] for line in lines}
+    assert facts["result: mixture: order"] == "3" and "result: mixture" not in facts
+    # Models are compared on what none was fitted on.
+    first, second = records(capsys, "compare", "t", "alone")
+    assert first["architecture"] == "lstm + 3-gram" and first["seconds"] is not None
+    assert first["characters"] == second["characters"] == len(second_half("t"))
+    result = store.find("t").record["result"]
+    assert first["bits_per_byte"] == pytest.approx(result["val_bits_per_byte"], abs=1e-6)
+    alone = loss_of(load("alone"), second_half("t"))
+    assert result["mixture"]["network_loss"] == pytest.approx(alone, abs=1e-5)
 
 
-def _corpus(loaded, text):
-    from seqgen.text.corpus import encode_corpus
+def test_commands_for_networks_take_the_network_in_it_and_say_so(text, capsys, tmp_path):
+    trained(text, with_ngram=3)
+    said = "takes the network in t, without its n-gram model"
+    calls = [
+        ("inspect", "--text", "the cat", "-m", "t"),
+        ("diagnose", text, "-m", "t"),
+        ("vectors", "-m", "t", "--neighbours", "a"),
+        ("export", "t", "--format", "onnx", "--out", tmp_path / "onnx"),
+        ("report", "t", "--out", tmp_path / "page.html"),
+    ]
+    calls = installed([tuple(map(str, call)) for call in calls])
+    for call in calls:
+        assert run([*call]) == 0, call
+        err = capsys.readouterr().err
+        assert f"{call[0]} {said}" in err
+    if ("export",) in {call[:1] for call in calls}:
+        assert run(["export", "t", "--format", "arpa", "--out", str(tmp_path / "t.arpa")]) == 0
+        assert "takes the n-gram model in t" in capsys.readouterr().err
+        assert "ngram 3=" in (tmp_path / "t.arpa").read_text()
+    settings = {"init_from": "t", "steps": 1, "precision": "float32"}
+    train([text], name="u", settings=settings)
+    assert store.find("u").ngram is None
+    (base,) = store.origins_of(store.find("u")).values()
+    assert base.path == store.find("t").path and base.ngram is None
 
-    return encode_corpus([text], loaded.tokenizer, loaded.data.documents)
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_fewer_bits_are_for_the_network(text, capsys, precision):
+    trained(text, with_ngram=3, hidden_size=32)
+    loaded = load("t", precision=precision)
+    (network, ngram), half = loaded.model.parts, second_half("t")
+    assert network.precision.startswith(precision[:2]) and ngram.precision.startswith("float")
+    whole, counted = parts_of("t")
+    corpus = _corpus(loaded, half)
+    assert -token_log_probs(ngram, corpus).mean() == loss_of(counted, half)
+    reduced = -token_log_probs(network, corpus).mean()
+    exact = loss_of(whole, half)
+    assert reduced == pytest.approx(exact, abs=0.02) and reduced != exact
 
 
 def test_the_order_without_a_number_has_the_lowest_loss(text, monkeypatch):
@@ -87,8 +186,10 @@ def test_the_order_without_a_number_has_the_lowest_loss(text, monkeypatch):
 
     def spy(prepared, order):
         model = counted(prepared, order)
-        half = with_ngram.parallel_rows(prepared.val, 1, prepared.val.tokens.size // 2)
-        losses[order] = -token_log_probs(model, half).mean()
+        begin = int(prepared.val.tokens.size * with_ngram.TRIED_PART)
+        losses[order] = -token_log_probs(
+            model, with_ngram.parallel_rows(prepared.val, 1, begin)
+        ).mean()
         return model
 
     monkeypatch.setattr(with_ngram, "_count_sample", spy)
@@ -99,68 +200,108 @@ def test_the_order_without_a_number_has_the_lowest_loss(text, monkeypatch):
     assert store.find("t").config["training"]["with_ngram"] == result.mixture["order"]
 
 
-def test_a_finished_run_gets_its_mixture_afterwards(text):
-    assert trained(text).mixture is None
+def test_a_finished_run_gets_its_n_gram_model_afterwards(text):
+    alone = trained(text)
+    assert alone.mixture is None and store.find("t").ngram is None
+    network = store.find("t").digest
     result = resume("t", settings={"with_ngram": 2})
     assert result.steps == 6 and result.mixture["order"] == 2
-    assert names() == ["t", "t-mixture", "t-ngram"]
+    assert names() == ["t"] and store.find("t").networks.digest == network
     said: list[Notice] = []
-    again = resume("t", report=said.append)
-    assert again == result
+    assert resume("t", report=said.append) == result
     assert "has finished" in said[-1].text
 
 
-def test_a_longer_budget_mixes_anew_and_until_then_the_old_mixture_works(text):
+def test_a_resumed_model_is_the_one_that_ran_through(text):
+    whole = trained(text, "whole", steps=12, with_ngram=3)
+    trained(text, "stopped", steps=12, with_ngram=3)
+    settings = {**SETTINGS, "steps": 12, "with_ngram": 3}
+    train([text], architecture="lstm", name="later", settings=settings, stop_after=5)
+    assert store.find("later").ngram is None
+    assert resume("later").mixture["mixture_loss"] == whole.mixture["mixture_loss"]
+    assert len({store.find(name).digest for name in ("whole", "stopped", "later")}) == 1
+
+
+def test_a_longer_budget_fits_anew_and_until_then_the_old_weights_hold(text):
     first = trained(text, with_ngram=2)
     resume("t", settings={"steps": 12}, stop_after=9)
-    load("t-mixture")
-    result = resume("t")
-    assert result.steps == 12
-    assert result.mixture["name"] == first.mixture["name"] == "t-mixture"
-    assert names() == ["t", "t-mixture", "t-ngram"]
+    load("t")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(with_ngram, "_count", None)  # it is not counted again
+        result = resume("t")
+    assert result.steps == 12 and names() == ["t"]
     assert result.mixture["ngram_loss"] == first.mixture["ngram_loss"]
-    parts = store.find_all("t-mixture").parts
-    assert parts[0].digest == store.find("t").digest
-    shutil.rmtree(store.find("t").path)
-    load("t-mixture")
+    assert result.mixture["network_loss"] != first.mixture["network_loss"]
 
 
-def test_an_interrupted_mixture_is_made_by_resuming(text, monkeypatch):
-    for broken in ("_count", "write_stored"):
-        name = broken.strip("_").replace("_", "-")
-
-        def interrupted(*arguments, **options):
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(with_ngram, broken, interrupted)
-            with pytest.raises(with_ngram.Interrupted, match=f"train --resume {name}"):
-                trained(text, name, with_ngram=2)
-        assert f"{name}-mixture" not in names()
-        load(name)
-        assert resume(name).mixture["name"] == f"{name}-mixture"
-
-
-def test_names_in_use_are_refused_before_training_and_kept_after(text, capsys):
-    trained(text, "t-mixture", steps=1)
-    kept = store.find("t-mixture").digest
-    said = refusal(capsys, "train", text, "--name", "t", "--with-ngram")
-    assert "'t-mixture' already exists" in said
-    trained(text)
-    assert resume("t", settings={"with_ngram": 2}).mixture["name"] == "t-mixture-2"
-    assert store.find("t-mixture").digest == kept
-    with pytest.raises(with_ngram.SeqgenError, match="already exists"):
-        trained(text, "t-mixture", with_ngram=2, steps=1)
+def test_the_folder_can_be_moved_renamed_and_removed(text, capsys, tmp_path):
+    loss = trained(text, with_ngram=2).val_loss
+    shutil.make_archive(str(tmp_path / "t"), "zip", store.find("t").path)
+    shutil.unpack_archive(tmp_path / "t.zip", tmp_path / "moved")
+    store.rename(store.find("t"), "u")
+    for name in ("u", tmp_path / "moved"):
+        (score,) = records(capsys, "perplexity", "-m", name, "-q")
+        assert score["nats_per_token"] == pytest.approx(loss, abs=1e-6)
+        assert load(name).stored.digest == store.find("u").digest
+    path = store.find("u").path
+    (path / "parts" / "ngram" / "notes.txt").write_text("mine")
+    assert "did not write" in refusal(capsys, "models", "remove", "u", "--yes")
+    (path / "parts" / "ngram" / "notes.txt").unlink()
+    assert run(["models", "remove", "u", "--yes", "-q"]) == 0
+    assert not path.exists() and names() == []
 
 
-@pytest.mark.fast_for("_count-3")
-@pytest.mark.parametrize(
-    ("broken", "order"), [("_count", 3), ("_counted_before", 2), ("write_stored", 2)]
-)
-def test_mixing_anew_can_be_interrupted(text, monkeypatch, broken, order):
-    """The advice, `train --resume t`, then makes the mixture, whether or not its order is new."""
-    trained(text, "t", with_ngram=2)
-    before = digests()
+def test_damage_is_said_in_one_line(text, capsys):
+    trained(text, with_ngram=2)
+    stored = store.find("t")
+    config = stored.config
+    (stored.path / "manifest.json").unlink()
+    group = config["ngram"]
+    for ngram, why in (
+        ({**group, "weights": [1.0]}, "its weights do not fit the parts"),
+        ({**group, "weights": ["a", "b"]}, "its weights do not fit the parts"),
+        ({**group, "gate": [1]}, "its ngram has no gate"),
+        ({**group, "part": {**group["part"], "path": "/tmp"}}, "is not in the folder"),
+        ({}, "the n-gram part has no name or no hash"),
+    ):
+        (stored.path / "config.json").write_text(json.dumps({**config, "ngram": ngram}))
+        assert why in refusal(capsys, "sample", "-m", "t")
+    config["scored_from"] = "x"
+    (stored.path / "config.json").write_text(json.dumps(config))
+    assert "scored_from" in refusal(capsys, "perplexity", "-m", "t")
+    shutil.rmtree(stored.path / "parts")
+    assert names() == []
+
+
+def test_an_n_gram_model_that_does_not_help_is_left_out(text, monkeypatch):
+    """What the network then is, is what it is alone: its figures are of all that is held out."""
+    trained(text, "u", with_ngram=2)
+    monkeypatch.setattr(with_ngram, "WORTH_KEEPING", math.inf)
+    settings = {**SETTINGS, "with_ngram": 2}
+    said = heard(lambda report: train([text], name="t", settings=settings, report=report))
+    result = StoredModel(store.find("t").path).record["result"]
+    assert result["mixture"] is None and store.find("t").ngram is None
+    assert any("no better" in line for line in said)
+    alone = asdict(trained(text, "alone"))
+    assert store.find("alone").digest == store.find("t").digest
+    assert [result[x] for x in ("val_loss", "protocol")] == [alone["val_loss"], alone["protocol"]]
+    assert "has finished" in heard(lambda report: resume("t", report=report))[-1]
+    # And one that was there, and no longer helps, is deleted.
+    resume("u", settings={"steps": 9})
+    assert not (store.find("u").path / "parts").exists() and store.find("u").scored_from == 0
+
+
+def heard(call) -> list[str]:
+    """Return the notices of a call."""
+    said: list[str] = []
+    call(lambda event: said.append(event.text) if isinstance(event, Notice) else None)
+    return said
+
+
+@pytest.mark.fast_for("keep_settings")
+@pytest.mark.parametrize("broken", ["_count", "fit_on_half", "keep_settings"])
+def test_an_interrupt_leaves_the_network_and_resuming_adds_the_rest(text, monkeypatch, broken):
+    whole = trained(text, "whole", with_ngram=2)
 
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
@@ -168,95 +309,55 @@ def test_mixing_anew_can_be_interrupted(text, monkeypatch, broken, order):
     with monkeypatch.context() as patch:
         patch.setattr(with_ngram, broken, interrupted)
         with pytest.raises(with_ngram.Interrupted, match="train --resume t"):
-            resume("t", settings={"with_ngram": order})
-    assert digests()["t-mixture"] == before["t-mixture"]
-    result = resume("t")
-    assert result.mixture["order"] == order and result.mixture["name"] == "t-mixture"
-    assert (digests() == before) == (order == 2)
-    said: list[Notice] = []
-    assert resume("t", report=said.append) == result
-    assert "has finished" in said[-1].text
-
-
-def test_an_n_gram_model_that_was_counted_is_not_counted_again(text, monkeypatch):
-    trained(text, "t", with_ngram=3)
-    assert resume("t", settings={"with_ngram": 4}).mixture["ngram"] == "t-ngram"
-    assert names() == ["t", "t-mixture", "t-ngram"]
+            trained(text, with_ngram=2)
+    assert load("t").stored.ngram is None
+    assert resume("t").val_loss == whole.val_loss
+    assert store.find("t").digest == store.find("whole").digest
+    # With another order, the old part stays until it is to be replaced.
     with monkeypatch.context() as patch:
-        patch.setattr(with_ngram, "_count", None)
-        assert resume("t", settings={"steps": 9}).mixture["order"] == 4
-    # Also where its name was taken, or another mixture needs the one before.
-    store.rename(store.find("t-ngram"), "t-ngram-2")
-    trained(text, "t-ngram", steps=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(with_ngram, "_count", None)
-        assert resume("t", settings={"steps": 12}).mixture["ngram"] == "t-ngram-2"
-    assert names() == ["t", "t-mixture", "t-ngram", "t-ngram-2"]
-
-
-def refused_to_overwrite(text, capsys, *options) -> str:
-    everything = digests()
-    tiny = ("--steps", 1, "--hidden-size", 8, "--layers", 1, "-q")
-    said = refusal(capsys, "train", text, "--name", "t", *options, *tiny)
-    assert digests() == everything
-    return said
+        patch.setattr(with_ngram, broken, interrupted)
+        with pytest.raises(with_ngram.Interrupted, match="train --resume t"):
+            resume("t", settings={"with_ngram": 3})
+    load("t")
+    assert resume("t").mixture["order"] == 3
+    said = heard(lambda report: resume("t", report=report))
+    assert "has finished" in said[-1] and names() == ["t", "whole"]
 
 
 def digests() -> dict[str, str]:
     return {model.name: model.digest for model in store.list_models()}
 
 
-def test_overwriting_a_network_replaces_its_own_family_and_no_other_model(text, capsys):
-    trained(text, "t-mixture", steps=1)
-    trained(text)
-    for options in (("--with-ngram", 2), ("--model", "auto")):
-        said = refused_to_overwrite(text, capsys, *options, "--overwrite")
-        assert "'t-mixture' already exists" in said
-    store.rename(store.find("t-mixture"), "t-ngram")
-    said = refused_to_overwrite(text, capsys, "--with-ngram", 2, "--overwrite")
-    assert "'t-ngram' already exists" in said
-    store.rename(store.find("t-ngram"), "other")
-    # Its family, with another order and other weights, also after the run was stopped.
-    trained(text, "u", with_ngram=2)
+def test_overwriting_replaces_both_parts(text):
+    trained(text, with_ngram=2)
+    trained(text, "other", with_ngram=2)
     before = digests()
     settings = {**SETTINGS, "with_ngram": 3, "seed": 2}
-    train([text], name="u", settings=settings, overwrite=True, stop_after=2)
-    assert digests()["u-mixture"] == before["u-mixture"]
-    assert resume("u").mixture["name"] == "u-mixture"
+    again = {"architecture": "lstm", "overwrite": True, "stop_after": 2}
+    train([text], name="t", settings=settings, **again)
+    assert store.find("t").ngram is None and names() == ["other", "t"]
+    assert resume("t").mixture["order"] == 3
     after = digests()
-    assert after.keys() == before.keys()
-    changed = {name for name in after if after[name] != before[name]}
-    assert changed == {"u", "u-ngram", "u-mixture"}
+    assert after["other"] == before["other"] and after["t"] != before["t"]
 
 
-def test_a_new_network_under_an_old_name_takes_free_names(text):
-    """The mixture holds copies of its parts, and works although these are gone."""
-    first = train([text], settings={**SETTINGS, "with_ngram": 2})
-    for name in (first.name, first.mixture["ngram"]):
-        store.remove(store.find(name))
-    kept = digests()
-    second = train([text], settings={**SETTINGS, "with_ngram": 2, "seed": 2})
-    assert second.name == first.name
-    assert second.mixture["name"] == f"{first.mixture['name']}-2"
-    assert digests().items() >= kept.items()
-    load(first.mixture["name"])
-    # Its own are found again under those names.
-    assert resume(second.name, settings={"steps": 9}).mixture["name"] == second.mixture["name"]
-    assert len(digests()) == 4
-
-
-def test_mixtures_made_by_hand_are_neither_replaced_nor_broken(text):
-    from seqgen.scoring.mixing import combine, store_mixture
-
+@pytest.mark.fast_for("False")
+@pytest.mark.parametrize("copy", [False, True])
+def test_mixing_takes_both_parts(text, capsys, copy):
+    """Also when the model is renamed; removing it says what needs it."""
     trained(text, "a", with_ngram=2)
     trained(text, "b", seed=2)
-    store_mixture(combine(["b", "a"]), weights=[0.5, 0.5], name="b-mixture")
-    store_mixture(combine(["b", "a-ngram"]), weights=[0.5, 0.5], name="hand")
-    kept = digests()
-    assert resume("b", settings={"with_ngram": 2}).mixture["name"] == "b-mixture-2"
-    assert digests()["b-mixture"] == kept["b-mixture"]
-    assert resume("a", settings={"with_ngram": 3}).mixture["ngram"] == "a-ngram-2"
-    load("hand")
+    options = ["--copy"] if copy else []
+    (mixed,) = records(capsys, "mix", "b", "a", "--name", "m", *options, "-q")
+    assert len(mixed["parts"]) == len(mixed["weights"]) == 3
+    log_probs = next_log_probs(load("m"))
+    store.rename(store.find("a"), "c")
+    assert next_log_probs(load("m")) == pytest.approx(log_probs)
+    assert store.dependent_models([store.find("c")]) == ([] if copy else ["m"])
+    given = store.find_all("c:0.6+b:0.4")
+    share = store.mixture_weights(store.find("c"))[0][0]
+    assert given.weights == pytest.approx((0.6 * share, 0.6 * (1 - share), 0.4))
+    load("c:0.6+b:0.4")
 
 
 def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
@@ -302,26 +403,15 @@ def test_adapters_are_refused_before_training_and_mixed_by_hand(text, capsys):
     assert combine(["lo", "grams"]).stored.parts[0].is_adapter
 
 
-def test_a_name_too_long_for_the_models_beside_is_refused_before_training(text, capsys):
-    """File systems allow 255 bytes: those of `.NAME-mixture.0123abcd.gone`, also with a number."""
+def test_names_may_be_as_long_as_others(text, capsys):
     tiny = ("--steps", 1, "--hidden-size", 8, "--layers", 1, "-q")
     said = refusal(capsys, "train", text, "--name", "n" * 244, *tiny)
     assert said.endswith("a model's name has at most 240 characters, not 244")
-    most = with_ngram.store.LONGEST_NAME - len("-mixture-999")
-    said = refusal(capsys, "train", text, "--name", "n" * (most + 1), "--with-ngram", 2, *tiny)
-    assert f"{most} characters" in said
-    assert names() == []
-    trained(text, "n" * most, with_ngram=2)
-    load("n" * most + "-mixture")
-    trained(text, "m" * (most + 1))
-    kept = names()
-    said = refusal(capsys, "train", "--resume", "m" * (most + 1), "--with-ngram", 2)
-    assert f"{most} characters" in said and "models rename" in said
-    assert names() == kept
-    said = refusal(capsys, "models", "rename", "m" * (most + 1), "m" * 241)
+    trained(text, "n" * 240, with_ngram=2)
+    load("n" * 240)
+    said = refusal(capsys, "models", "rename", "n" * 240, "m" * 241)
     assert "at most 240" in said
-    store.rename(store.find("m" * (most + 1)), "m" * 240)
-    store.remove(store.find("m" * 240))
+    store.remove(store.find("n" * 240))
 
 
 def test_a_long_file_name_leaves_room_for_the_names_made_of_it(text):
@@ -329,7 +419,6 @@ def test_a_long_file_name_leaves_room_for_the_names_made_of_it(text):
     for number in ("", "-2"):
         result = train([text], settings={**SETTINGS, "with_ngram": 2})
         assert result.name == "t" * 100 + "-lstm" + number
-        assert result.mixture["name"] == f"{result.name}-mixture"
 
 
 @pytest.mark.fast_for("auto-0", "None-1000*")
@@ -353,7 +442,7 @@ def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens,
             assert any("leave out --val none" in line for line in said) == (architecture == "auto")
             assert names() == ["tn"]
             assert any(("--model ngram" if not tokens else "--init-from") in line for line in said)
-    mixed = "t0-mixture" in names()
+    mixed = store.find("t0").ngram is not None
     assert mixed == (architecture == "auto")
     assert any("or --model auto" in line for line in said) != mixed
 
@@ -410,25 +499,21 @@ def test_a_mixture_that_would_pay_is_recommended_after_minutes(text):
     trained(text, "steps", steps=1)
 
 
-def test_of_a_large_held_out_part_pieces_are_used(text, capsys, monkeypatch):
-    """As the documentation says: spread over it, one half of them for the weights, no val_loss."""
+def test_of_a_large_held_out_part_pieces_are_used(text, monkeypatch):
+    """Weights are fitted on pieces of the first half; the second half is scored as a whole."""
     monkeypatch.setattr(mix, "FITTED_ROWS", 4)
-    monkeypatch.setattr(mix, "FITTED_LENGTH", 20)
+    monkeypatch.setattr(mix, "FITTED_LENGTH", 10)
+    fitted = []
+    monkeypatch.setattr(
+        with_ngram,
+        "fit_on_half",
+        lambda parts, corpus, *more, **options: (
+            fitted.append(corpus) or mix.fit_on_half(parts, corpus, *more, **options)
+        ),
+    )
     found = trained(text, with_ngram=3).mixture
-    assert found["tokens"] == 2 * 20
-    (row,) = (row for row in records(capsys, "models") if row["name"] == "t-mixture")
-    assert row["val_bits_per_char"] is None
-    loaded = load("t-mixture")
-    held_out = _corpus(loaded, store.find("t").validation_text.read_text())
-    assert held_out.tokens.size > 80
-    pieces = with_ngram.parallel_rows(held_out, 4, 20)
-    assert pieces.tokens[:20].tolist() == held_out.tokens[:20].tolist()
-    assert pieces.tokens[-20:].tolist() == held_out.tokens[-20:].tolist()
-    column = token_log_probs(loaded.model, pieces)
-    assert found["mixture_loss"] == pytest.approx(-column[40:].mean(), abs=1e-5)
-    assert store.find("t-mixture").record["held_out_loss"] == found["mixture_loss"]
-    (whole,) = records(capsys, "perplexity", "-m", "t-mixture", "-q")
-    assert whole["tokens"] == held_out.tokens.size
+    (pieces,) = fitted
+    assert pieces.tokens.size == 4 * 10 and found["tokens"] == len(second_half("t"))
 
 
 def test_weights_are_fitted_on_the_first_half_alone():
@@ -443,7 +528,9 @@ def test_weights_are_fitted_on_the_first_half_alone():
     mixed = np.log(probabilities @ np.array(found.weights))
     wanted = (*-own[100:].mean(0).numpy(), -mixed[100:].mean())
     assert found.losses == pytest.approx(wanted)
-    assert found.all_nats == pytest.approx(-mixed.sum())
+    again = fit_columns(own.numpy(), matched.numpy(), 3, then_all=True)
+    assert again.losses == found.losses
+    assert again.weights == pytest.approx(fit_weights(own.numpy())[0], abs=1e-4)
     other = torch.cat([own[:100], own[:100].flip(1)])  # the second half changes no weight
     assert fit_columns(other.numpy(), matched.numpy(), 3).weights == found.weights
 
@@ -472,7 +559,7 @@ def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):
     options = ("--steps", 4, "--hidden-size", 8, "--layers", 1, "--seq-len", 16, "-q")
     (record,) = records(capsys, "train", text, "--model", "auto", "--name", "u", *options)
     assert record["architecture"] == "lstm"
-    assert record["mixture"]["name"] == "u-mixture"
+    assert record["mixture"]["name"] == "u"
     said = refusal(capsys, "train", text, "--model", "Auto")
     assert "did you mean 'auto'?" in said
     text.write_text(TEXT * 100)
@@ -504,5 +591,5 @@ def test_every_part_of_a_run_without_progress_says_what_it_is_if_it_is_long(text
     said: list[Notice] = []
     train([text], name="t", settings={**SHAPE, "steps": 1, "with_ngram": 3}, report=said.append)
     long = [event.text for event in said if isinstance(event, Notice) and "..." in event.text]
-    choosing, scoring, mixing = long
+    choosing, mixing, scoring = long
     assert "how fast" in choosing and "held-out" in scoring and "mixture" in mixing

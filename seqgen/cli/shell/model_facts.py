@@ -36,15 +36,16 @@ def describe(model: store.StoredModel) -> dict[str, Any]:
     """Build the record of a model for `seqgen models --json`; unknown values are null."""
     from seqgen.text.tokenizers import kind_in
 
-    config, record, result, tokenizer = {}, {}, {}, None
+    config, record, result, kind, tokenizer = {}, {}, {}, None, None
     with contextlib.suppress(SeqgenError):
-        config, record, result = model.config, model.record, store.result_of(model)
+        config, kind = model.config, model.kind
+        record, result = model.record, store.result_of(model)
         # The configuration may name the tokenizer by a path.
         tokenizer = kind_in(model.path / "tokenizer") or config["data"].get("tokenizer")
     return {
         "name": model.name,
         "path": str(model.path),
-        "architecture": config.get("architecture"),
+        "architecture": kind,
         "parameters": record.get("parameters"),
         "tokenizer": tokenizer,
         "val_bits_per_char": result.get("val_bits_per_char"),
@@ -93,7 +94,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     result, data = store.result_of(model), store.data_of(record)
     training = config.get("training") or {}
     parameters = plural(record.get("parameters") or 0, "parameter")
-    facts = {"model": f"{model.name}: {config['architecture']}, {parameters}"}
+    facts = {"model": f"{model.name}: {model.kind}, {parameters}"}
     if adapter := config.get("adapter"):
         facts["adapters"] = f"of rank {adapter['rank']} on {adapter['base']['name']}"
     if began := training.get("init_from"):
@@ -108,9 +109,10 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     if "labels" in tokenizer:
         facts["labels"] = tokenizer["labels"]
     place = record.get("imported")
-    facts |= _mixed(model) or {
-        "training": f"imported from {place}" if place else _training(model, result)
-    }
+    mixed = _mixed(model, result.get("mixture") or {})
+    if not mixed or model.ngram is not None:
+        facts["training"] = f"imported from {place}" if place else _training(model, result)
+    facts |= mixed
     facts["validation"] = _validation(result, registry.unit_of(config["architecture"]))
     loss = record.get("held_out_loss")
     if loss is not None:  # of a mixture, on the held-out half that its weights were not fitted on
@@ -150,8 +152,13 @@ def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
     return {"parts": parts, "weights": list(weights), **each}
 
 
-def _mixed(model: store.StoredModel) -> dict[str, str]:
-    """Describe the parts and weights of a mixture; empty for other models."""
+def _mixed(model: store.StoredModel, result: dict[str, Any]) -> dict[str, str]:
+    """Describe the parts and weights of a mixture; empty for other models.
+
+    Args:
+        model: of any kind.
+        result: of a run with an n-gram model, the key `mixture` of its record.
+    """
     facts = mixture_facts(model)
     if facts is None:
         return {}
@@ -169,6 +176,14 @@ def _mixed(model: store.StoredModel) -> dict[str, str]:
             for order, row in enumerate(facts["by_order"] or ())
         },
         **({"gate": f"{coefficients}, used instead of the weights"} if facts["gate"] else {}),
+        **(
+            {
+                "alone": f"network {figure(result['network_loss'])}, n-gram model "
+                f"{figure(result['ngram_loss'])} nats/token, on the part validated below"
+            }
+            if model.ngram is not None and result
+            else {}
+        ),
     }
 
 
@@ -177,9 +192,10 @@ def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
     if path is None:
         return f"{name} (gone or changed since: mix again with seqgen mix)"
     if Path(path) == mixture.path.resolve():
-        return f"{name} (trained with the others)"
+        return f"{name} (trained with the others)" if mixture.members else f"{name} (the network)"
     if Path(path).is_relative_to(mixture.path.resolve()):
-        return f"{name} (a copy in the mixture's folder)"
+        copy = "a copy in the mixture's folder" if mixture.ngram is None else "counted beside it"
+        return f"{name} ({copy})"
     now = Path(path).name
     return f"{name} (referred to)" if now == name else f"{name} (referred to, now called {now})"
 

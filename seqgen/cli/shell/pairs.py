@@ -212,10 +212,14 @@ def held_out_input(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
     path = models[0].stored.validation_text
     if path is None:
         raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
-    alike = len(models) == 1 or share_held_out_text(models)
-    held_out = path if alike else Pipe(iter([common_text(models).encode()]))
+    alone = len(models) == 1 and not models[0].stored.scored_from
+    if alone or share_held_out_text(models):
+        held_out, part = path, "the held-out text"
+    else:
+        text = common_text(models)
+        held_out, part = Pipe(iter([text.encode()])), f"the last {len(text):,} held-out characters"
     if not quiet:
-        announce(f"scoring the held-out text of {names}")
+        announce(f"scoring {part} of {names}")
     return Input("validation", None, held_out)
 
 

@@ -279,8 +279,7 @@ def _summarise(result: TrainingResult) -> None:
         _put_members(result.name, result.members)
     if result.mixture:
         _put_mixture(result.name, result.mixture)
-    name = result.mixture["name"] if result.mixture else result.name
-    say(f"try: seqgen {_writes(result)} -m {name}")
+    say(f"try: seqgen {_writes(result)} -m {result.name}")
 
 
 def _put_members(name: str, members: Mapping[str, Any]) -> None:
@@ -292,18 +291,18 @@ def _put_members(name: str, members: Mapping[str, Any]) -> None:
     _put_parts({**rows, name: (members["loss"], cost)}, members["tokens"])
 
 
-def _put_mixture(network: str, mixture: Mapping[str, Any]) -> None:
+def _put_mixture(name: str, mixture: Mapping[str, Any]) -> None:
     """Print the losses of a network, an n-gram model and their mixture."""
-    shares = zip((network, mixture["ngram"]), mixture["weights"], strict=True)
-    weights = ", ".join(f"{name} {weight(value)}" for name, value in shares)
+    parts = "network alone", f"{mixture['order']}-gram alone"
+    weights = " and ".join(weight(value) for value in mixture["weights"]) + " of both"
     if mixture["by_order"]:
         weights += " on average, and others by order"
     if mixture.get("gate"):
         weights = "mixed by a gate"
     rows = {
-        network: (mixture["network_loss"], ""),
-        mixture["ngram"]: (mixture["ngram_loss"], f"{mixture['order']}-gram"),
-        mixture["name"]: (mixture["mixture_loss"], weights),
+        parts[0]: (mixture["network_loss"], ""),
+        parts[1]: (mixture["ngram_loss"], ""),
+        name: (mixture["mixture_loss"], weights),
     }
     _put_parts(rows, mixture["tokens"])
 

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seqgen import store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import Device, ModelName
@@ -57,7 +58,8 @@ def diagnose(
     source = Inputs(out.quiet).open_one(measured.text)
     plot = None if curves.plot is None else check_picture(curves.plot, [source])
     precision = "float32" if machine.device == "mps" else "float64"
-    loaded = load(model.model, machine.device, precision)
+    stored = store.find_all(model.model).network_for("diagnose", out.announce)
+    loaded = load(stored, machine.device, precision)
     out.uses([loaded])
     chunks = source.chunks(loaded.data.newlines)
     diagnosis = look(loaded, chunks, measured.distance, measured.layer)

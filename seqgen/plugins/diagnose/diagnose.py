@@ -86,7 +86,7 @@ def diagnose(
     """
     name, model = loaded.stored.name, loaded.model
     loaded.conditioning.require_nothing("diagnose")
-    loaded.stored.require_network("diagnose")
+    loaded.stored.network_for("diagnose")
     require(
         isinstance(model, NeuralLanguageModel),
         f"diagnose needs one model that was trained by gradients, which {name} is not",

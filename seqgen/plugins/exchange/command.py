@@ -6,6 +6,7 @@ import functools
 from pathlib import Path, PurePath
 from typing import Literal
 
+from seqgen import store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import StoredName, Threads
 from seqgen.cli.shell.output import Output, one_line, put_bytes
@@ -119,9 +120,13 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     from seqgen.store.loading import load
 
     loaded, file_format, merge = None, written.file_format, written.merge
-    number_type = written.number_type
+    number_type, stored = written.number_type, store.find_all(model.name)
+    if file_format == "arpa" and stored.ngram is not None:
+        out.notice(f"export --format arpa takes the n-gram model in {stored.name}")
+        stored = stored.ngram
+    stored = stored.networks_for("export", out.notice)
     if file_format is None:
-        loaded = load(model.name, "cpu")
+        loaded = load(stored, "cpu")
         file_format = default_format(loaded, merge)
     chosen = exported_formats()[file_format]
     if chosen.form == "folder":
@@ -138,7 +143,7 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
         path = check_out(Path(written.out), [], written.overwrite, chosen.noun, is_kind)
     elif out.json:
         raise UsageError("--json needs --out FILE: standard output has the model")
-    loaded = loaded or load(model.name, "cpu")
+    loaded = loaded or load(stored, "cpu")
     if written.out == "-":
         put_bytes(exported(loaded, file_format, merge, number_type))
         return

@@ -210,7 +210,7 @@ def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> ModelToExp
     name = loaded.stored.name
     if isinstance(loaded.stored, StoredMixture):
         if loaded.stored.members:
-            loaded.stored.require_network("export")
+            loaded.stored.network_for("export")
         parts = " or ".join(part.name for part in loaded.stored.parts)
         raise SeqgenError(f"{name} is a mixture, which no format can express: export {parts}")
     require(

@@ -157,11 +157,12 @@ def inspect(
     from seqgen.scoring.passages import tokenize_passages
     from seqgen.store.loading import Work, load, load_any
 
-    stored, work = store.find_all(model.model), Work(read=looked.max_tokens)
+    stored = store.find_all(model.model).networks_for("inspect", out.announce)
+    work = Work(read=looked.max_tokens)
     if asked.attention and stored.task.shows_attention:
         loaded = load_any(stored, machine.device, work=work)
     else:
-        loaded = load(model.model, machine.device, work=work)
+        loaded = load(stored, machine.device, work=work)
     loaded.conditioning.require_nothing("inspect")
     out.uses([loaded])
     source = looked.source(loaded, out)

@@ -10,7 +10,6 @@ from seqgen import registry, store
 from seqgen.plugins.labels.models.features import Features, features_of
 from seqgen.plugins.labels.models.labeller import Labeller
 from seqgen.settings import require
-from seqgen.store import StoredModel
 from seqgen.training.estimators import Estimator
 from seqgen.training.fine_tune import FeatureSource, tokenizer_of
 
@@ -27,8 +26,7 @@ class FeatureModel(FeatureSource):
 
     @classmethod
     def load(cls, name: str) -> FeatureModel:
-        stored = store.find_all(name)
-        stored.require_network("--features")
+        stored = store.find_all(name).network_for("--features")
         config = stored.config
         kind = config["architecture"]
         row = registry.architecture(kind)
@@ -41,7 +39,7 @@ class FeatureModel(FeatureSource):
         require(forward, f"{given} from left to right; {stored.name} reads from right to left")
         model, _ = stored.load()
         about = {"digest": stored.digest, "architecture": kind, "model": model.config.to_dict()}
-        return cls(StoredModel(stored.path.resolve()), about, features_of(model))
+        return cls(type(stored)(stored.path.resolve()), about, features_of(model))
 
     def settings(
         self, given: Mapping[str, Any], row: registry.Architecture, flags: Collection[str]

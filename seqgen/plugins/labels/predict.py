@@ -169,8 +169,7 @@ def load_labeller(name: str | Path | None, device: str, work: Work) -> LoadedLab
         UsageError: it is no such model.
         SeqgenError: there is no such model, or it is damaged.
     """
-    stored = store.find_all(name)
-    stored.require_network("predict")
+    stored = store.find_all(name).network_for("predict")
     if "predict" not in stored.task.serves:
         raise UsageError(
             f"{stored.name} predicts no labels; train a model that does with seqgen train FILE "

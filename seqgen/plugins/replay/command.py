@@ -227,7 +227,7 @@ def _made_by(record: Record) -> Iterator[Any]:
     """Yield the names of the models that a command stored, from its record."""
     yield record.get("name")
     mixture = record.get("mixture")
-    if isinstance(mixture, dict):  # of --with-ngram
+    if isinstance(mixture, dict):  # of --with-ngram in versions that stored several models
         yield from (mixture.get("name"), mixture.get("ngram"))
 
 

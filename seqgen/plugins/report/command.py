@@ -87,7 +87,10 @@ def report(shown: ReportOptions, machine: Device, out: Output) -> None:
 
     source = None if shown.file is None else Inputs(out.quiet).open_one(shown.file)
     path = check_html(shown.out, [] if source is None else [source], "--out")
-    pages = _Pages(shown.find(), source, shown.prompt, machine.device)
+    models = shown.find()
+    for model in models:
+        model.networks_for("report", out.notice)
+    pages = _Pages(models, source, shown.prompt, machine.device)
     while True:
         html, running = pages.html(shown.watch)
         write_page(path, html)
@@ -158,7 +161,7 @@ class _Pages:
         if when == model.written:
             return known
         when = model.written
-        loaded = load(str(model.path), self.device)
+        loaded = load(model.networks, self.device)
         latest = None
         if loaded.conditioning.is_source and loaded.stored.holds_out:
             held_out = held_out_input([loaded], quiet=True)

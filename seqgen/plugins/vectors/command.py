@@ -137,7 +137,7 @@ def vectors(asked: Questions, model: ModelName, machine: Device, out: RecordedOu
     inputs = [Inputs().open_one(name) for name in (asked.similarity, asked.file) if name]
     asked = _checked(asked, inputs)
     work = Work.of_files([] if asked.file is None else [asked.file])
-    loaded = load_vectors(model.model, machine.device, work)
+    loaded = load_vectors(model.model, machine.device, work, out.announce)
     out.uses([loaded])
     if asked.file is not None:
         from seqgen.plugins.vectors.texts import check_pooling, text_vectors

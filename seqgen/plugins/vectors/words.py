@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,10 @@ class Neighbour:
 
 
 def load_vectors(
-    name: str | Path | None = None, device: str = "auto", work: Work | None = None
+    name: str | Path | None = None,
+    device: str = "auto",
+    work: Work | None = None,
+    notice: Callable[[str], None] = lambda text: None,
 ) -> LoadedModel:
     """Load a trained network for its word vectors; it need not be a language model.
 
@@ -50,12 +53,12 @@ def load_vectors(
         name: a name, a path, or None for the latest.
         device: auto, cpu, cuda or mps.
         work: see `load`.
+        notice: see `StoredModel.network_for`.
 
     Raises:
         SeqgenError: there is no such model, or it is damaged.
     """
-    stored = store.find_all(name)
-    stored.require_network("vectors")
+    stored = store.find_all(name).network_for("vectors", notice)
     return load_any(stored, device, work=work)
 
 
