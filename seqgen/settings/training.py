@@ -308,8 +308,8 @@ class TrainingConfig(RegimeConfig):
         common=True,
     )
     memory: str | None = setting(
-        "Count n-grams with this much memory, such as 1G, for the whole process: what does not fit "
-        "goes to temporary files. The model is the same.",
+        "Memory limit of the process for counting n-grams, such as 1G; the rest goes to "
+        "temporary files.",
         panel=Panel.NGRAM,
         metavar="SIZE",
     )
