@@ -25,8 +25,8 @@ HERE = Path(__file__).parent
 # The rows of a family or a plugin; and the settings of each architecture with their defaults, which
 # `python docs/settings.py` writes: those of the core beside this file, those of a plugin in it.
 ROWS, DEFAULTS = "architectures.json", "defaults.json"
-# The order of history. Families that are not named here come after these.
-FAMILIES = ("ngram", "hmm", "window", "recurrent", "transformer", "seq2seq")
+# The order of history, in which architectures are listed. Other families come after these.
+FAMILIES = ("ngram", "hmm", "window", "recurrent", "linear-recurrent", "transformer", "seq2seq")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Architecture:
     `config` says otherwise. `tasks` are those that it can serve, the first by default. `estimator`
     is the "module:name" of the `Estimator` of one that is not trained by gradients, `arrays` the
     "module:Class" of its `ArrayModel`, if it has one. `folder` has the file of its defaults;
-    `is_cell` says that it is a recurrent cell, which `RecurrentLM` runs.
+    `family` is the folder of the rows, or one of `FAMILIES` to be listed with; `is_cell` says that
+    it is a recurrent cell, which `RecurrentLM` runs.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Architecture:
     estimator: str | None = None
     arrays: str | None = None
     folder: Path = HERE
+    family: str | None = None
     is_cell: bool = False
 
     @property
@@ -161,15 +163,14 @@ ON_FEATURES = tuple(task for task in TASKS.values() if task.head)
 
 
 def _architectures() -> dict[str, Architecture]:
-    """Collect the architectures of the core, then of plugins; the first of a name counts.
+    """Collect the architectures by family, those of the core first; the first of a name counts.
 
     Rows of a plugin that are wrong are left out with a warning.
     """
-    order = {name: place for place, name in enumerate(FAMILIES)}
-    families = sorted(path.parent for path in (HERE / "models").glob(f"*/{ROWS}"))
     known: dict[str, Architecture] = {}
-    for folder in sorted(families, key=lambda folder: order.get(folder.name, len(order))):
-        known |= {row.name: row for row in _rows(folder, f"seqgen.models.{folder.name}", HERE)}
+    for path in sorted((HERE / "models").glob(f"*/{ROWS}")):
+        rows = _rows(path.parent, f"seqgen.models.{path.parent.name}", HERE)
+        known |= {row.name: row for row in rows}
     for plugin in hooks.plugins():
         with plugin.guarded(ROWS):
             for row in _rows(plugin.folder, plugin.module, plugin.folder):
@@ -177,7 +178,9 @@ def _architectures() -> dict[str, Architecture]:
                     if row.name in known:
                         raise UsageError("there is another one of this name")
                     known[row.name] = row
-    return known
+    places = {family: place for place, family in enumerate(FAMILIES)}
+    rows = sorted(known.values(), key=lambda row: places.get(row.family, len(places)))
+    return {row.name: row for row in rows}
 
 
 def architectures_of(plugin: hooks.InstalledPlugin) -> list[str]:
@@ -204,6 +207,7 @@ def _rows(folder: Path, package: str, of_defaults: Path) -> Iterator[Architectur
         if cell := row.pop("cell", None):
             place = f".{cell}" if ":" in cell else f".cells.{name}:{cell}"
             row |= RECURRENT | {"config": place, "is_cell": True}
+        row.setdefault("family", folder.name)
         parts = {
             key: package + value if key in TARGETS and value.startswith(".") else value
             for key, value in row.items()
@@ -219,6 +223,7 @@ TARGETS = ("model", "config", "arrays", "estimator")
 RECURRENT = {
     "model": "seqgen.models.recurrent.model:RecurrentLM",
     "arrays": "seqgen.models.recurrent.arrays:RecurrentArrays",
+    "family": "recurrent",
 }
 ARCHITECTURES: dict[str, Architecture] = _architectures()
 DEFAULT = "lstm"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, get_args, get_origin
 
+from helpers_cli import known_architectures
 from hypothesis import strategies as st
 
 from seqgen import registry
@@ -14,7 +15,7 @@ from seqgen.settings.setting import Bounds
 # Numbers are drawn from their lowest value on, so that models stay small.
 MOST_ABOVE_LOWEST = 7
 # Settings in words, whose values no type lists.
-WORDS = {"cell": ("rnn", "gru", "lstm", "rhn", "mingru")}
+WORDS = {"cell": known_architectures(["rnn", "gru", "lstm", "rhn", "mingru"])}
 
 
 def values_of(name: str, kind: Any, bounds: Bounds) -> st.SearchStrategy[Any]:

@@ -198,10 +198,10 @@ def test_bench_train_prints_a_record_a_case(capsys):
 
 
 def test_bench_train_measures_a_cell_beside_an_lstm_as_large(capsys):
-    command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "cell ugrnn"]
+    command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "cell gru"]
     assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0
     (record,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert record["case"] == "cell ugrnn 1 x 256"
+    assert record["case"] == "cell gru 1 x 256"
     size = int(record["baseline"].removeprefix("nn.LSTM 1 x "))
     # V H twice, 4 gates of H x H twice, and PyTorch's two biases.
     counts = {h: 2 * train.VOCAB * h + 8 * h * h + 8 * h + train.VOCAB for h in range(1, 400)}

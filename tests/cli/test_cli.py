@@ -767,8 +767,9 @@ def test_the_list_of_architectures_fits_80_columns(cli):
 
 def test_architectures(cli):
     out = cli("models", "--architectures", "--json")[1]
-    of_plugins = ["hawk", "hopfield", "bert", "elmo", "bag", "birnn", "encoder"]
-    of_plugins += ["mut1", "mut2", "mut3", "nas", "grid", "word2vec", "glove"]
+    cells = ["ugrnn", "mgu", "mut1", "mut2", "mut3", "mlstm", "rhn", "nas"]
+    cells += ["mingru", "minlstm", "jordan", "grid"]
+    of_plugins = ["hopfield", "bert", "elmo", "bag", "birnn", "encoder", "word2vec", "glove"]
     assert [json.loads(line)["name"] for line in out.splitlines()] == [
         "ngram",
         "hmm",
@@ -776,7 +777,7 @@ def test_architectures(cli):
         "rnn",
         "gru",
         "lstm",
-        *["ugrnn", "mgu", "mlstm", "rhn", "mingru", "minlstm", "jordan"],
+        *known_architectures([*cells, "hawk"]),
         "transformer",
         "seq2seq",
         "seq2seq-transformer",

@@ -163,8 +163,8 @@ def test_without_more_cells(ran):
     helped, trained, *others = ran(
         "more_cells",
         "--help",
-        f"train words.txt --model mgu {QUICK} --name m",
-        *(f"train words.txt --model {name} {QUICK}" for name in ("mut1", "nas", "grid")),
+        f"train words.txt --model gru {QUICK} --name m",
+        *(f"train words.txt --model {name} {QUICK}" for name in ("mgu", "mut1", "rhn", "grid")),
         f"train pairs.tsv --model seq2seq --set cell=nas {QUICK}",
         f"sample -m {MODELS}/mut2",
         f"perplexity words.txt -m {MODELS}/grid",

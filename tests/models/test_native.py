@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import Case
+from helpers_cli import known_architectures
 from places import ROOT
 
 from seqgen.cli.shell.output import Output, say_announced
@@ -466,7 +467,7 @@ def test_a_matrix_as_given_is_let_go_once_it_is_laid_out_for_any_number_of_rows(
 
 
 @needs_library
-@pytest.mark.parametrize("name", ["lstm", "jordan", "transformer"])
+@pytest.mark.parametrize("name", known_architectures(["lstm", "jordan", "transformer"]))
 def test_the_matrices_of_an_array_model_go_with_it(name):
     """At once, and not when Python looks for cycles: large models are made of each new weights."""
     model = Case(name, "default", {}).build(torch.float32)

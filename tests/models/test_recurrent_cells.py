@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from architectures import RECURRENT, VOCAB, Case, ids
+from architectures import RECURRENT
 from helpers_cli import known_architectures
 from paper_cells import EXACT, B, H, PaperCells, T, V, blocks, sigma
 
@@ -24,29 +24,6 @@ paper = CASES.paper
 @paper("rnn-sigmoid", "rnn", activation="sigmoid")
 def elman(p, x, h):
     return (sigma(p["weight_ih"] @ x + p["weight_hh"] @ h + p["bias"]),)
-
-
-# ---- gated cells ----
-
-
-@paper("ugrnn", "ugrnn")
-def ugrnn(p, x, h):
-    (w_g, w_c), (u_g, u_c), (b_g, b_c) = (
-        blocks(p[name], 2) for name in ("weight_ih", "weight_hh", "bias")
-    )
-    c = np.tanh(u_c @ h + w_c @ x + b_c)
-    g = sigma(u_g @ h + w_g @ x + b_g)
-    return (g * h + (1 - g) * c,)
-
-
-@paper("mgu", "mgu")
-def mgu(p, x, h):
-    (w_f, w_n), (u_f, u_n), (b_f, b_n) = (
-        blocks(p[name], 2) for name in ("weight_ih", "weight_hh", "bias")
-    )
-    f = sigma(w_f @ x + u_f @ h + b_f)
-    new = np.tanh(w_n @ x + u_n @ (f * h) + b_n)
-    return ((1 - f) * h + f * new,)
 
 
 # ---- forms of the LSTM ----
@@ -129,80 +106,6 @@ def lstm_in_all_forms(p, x, r, c):
     return p["weight_hr"] @ m, c
 
 
-@paper("mlstm", "mlstm")
-def mlstm(p, x, h, c):
-    w_m, w_i, w_f, w_g, w_o = blocks(p["weight_ih"], 5)
-    b_m, b_i, b_f, b_g, b_o = blocks(p["bias"], 5)
-    u_i, u_f, u_g, u_o = blocks(p["weight_mh"], 4)
-    m = (w_m @ x + b_m) * (p["weight_hm"] @ h)
-    i, f, o = (
-        sigma(w @ x + u @ m + b) for w, u, b in ((w_i, u_i, b_i), (w_f, u_f, b_f), (w_o, u_o, b_o))
-    )
-    c = f * c + i * np.tanh(w_g @ x + u_g @ m + b_g)
-    return o * np.tanh(c), c
-
-
-@paper("rhn-1", "rhn", depth=1)
-@paper("rhn-3", "rhn", depth=3)
-def highways(p, x, s):
-    for layer in range(1, 4):
-        if layer > 1 and f"weight_hh_{layer}" not in p:
-            return (s,)
-        r_n, r_t = blocks(p["weight_hh" if layer == 1 else f"weight_hh_{layer}"], 2)
-        b_n, b_t = blocks(p["bias" if layer == 1 else f"bias_{layer}"], 2)
-        w_n, w_t = blocks(p["weight_ih"], 2)
-        first = layer == 1
-        new = np.tanh(w_n @ x * first + r_n @ s + b_n)
-        t = sigma(w_t @ x * first + r_t @ s + b_t)
-        s = new * t + s * (1 - t)
-    return (s,)
-
-
-# ---- linear in their past ----
-
-
-@paper("mingru", "mingru")
-def mingru(p, x, h):
-    w_z, w_n = blocks(p["weight_ih"], 2)
-    b_z, b_n = blocks(p["bias"], 2)
-    z, a = sigma(w_z @ x + b_z), w_n @ x + b_n
-    new = np.array([v + 0.5 if v >= 0 else sigma(v) for v in a])
-    return ((1 - z) * h + z * new,)
-
-
-@paper("mingru-linear", "mingru", positive=False)
-def mingru_of_section_3(p, x, h):
-    w_z, w_n = blocks(p["weight_ih"], 2)
-    b_z, b_n = blocks(p["bias"], 2)
-    z = sigma(w_z @ x + b_z)
-    return ((1 - z) * h + z * (w_n @ x + b_n),)
-
-
-@paper("minlstm", "minlstm")
-def minlstm(p, x, h):
-    w_f, w_i, w_n = blocks(p["weight_ih"], 3)
-    b_f, b_i, b_n = blocks(p["bias"], 3)
-    f, i, a = sigma(w_f @ x + b_f), sigma(w_i @ x + b_i), w_n @ x + b_n
-    new = np.array([v + 0.5 if v >= 0 else sigma(v) for v in a])
-    return (f / (f + i) * h + i / (f + i) * new,)
-
-
-# ---- other shapes ----
-
-
-def jordans(phi, mu):
-    def equations(p, x, h, s):
-        h = phi(p["weight_ih"] @ x + p["weight_hs"] @ s + p["bias"])
-        e = np.exp(p["weight_out"] @ h + p["bias_out"])
-        return h, mu * s + e / e.sum()
-
-    return equations
-
-
-paper("jordan", "jordan", decay=0.0)(jordans(np.tanh, 0.0))
-paper("jordan-decay", "jordan", activation="sigmoid", decay=0.6)(jordans(sigma, 0.6))
-
-
 # ---- the comparison ----
 
 
@@ -225,8 +128,7 @@ def test_every_recurrent_architecture_of_the_core_has_its_equations():
 # ---- how a cell begins ----
 
 
-def test_gates_begin_open_where_papers_have_them_so():
-    assert layer_of("ugrnn", random=False).bias.tolist() == [1.0] * H + [0.0] * H
+def test_the_coupled_gate_begins_open_and_the_biases_of_1997_are_zero():
     coupled = layer_of("lstm-coupled", random=False)
     assert coupled.bias.tolist() == [1.0] * H + [0.0] * 2 * H
     assert not layer_of("lstm-1997", random=False).bias.any()
@@ -250,20 +152,6 @@ def test_tied_weights_need_embeddings_of_the_projections_width():
     LSTMConfig(vocab_size=V, hidden_size=H, projection=3, tie_weights=True, embedding_size=3)
 
 
-def test_the_forget_gate_of_the_multiplicative_lstm_begins_open():
-    assert (
-        layer_of("mlstm", random=False).bias.tolist() == [0.0] * 2 * H + [1.0] * H + [0.0] * 2 * H
-    )
-
-
-def test_highways_begin_by_carrying_the_past():
-    layer = layer_of("rhn-3", random=False)
-    for name in ("bias", "bias_2", "bias_3"):
-        assert getattr(layer, name).tolist() == [0.0] * H + [-2.0] * H
-    # 4 units, each of two maps: of the input once, of the past three times, and their biases.
-    assert sum(p.numel() for p in layer.parameters()) == 2 * (4 * 3 + 3 * (4 * 4 + 4))
-
-
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 10, 16, 17])
 def test_a_scan_is_its_recurrence_and_so_are_its_gradients(length):
     torch.manual_seed(length)
@@ -279,21 +167,6 @@ def test_a_scan_is_its_recurrence_and_so_are_its_gradients(length):
     torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
 
 
-def test_the_forget_gate_of_the_minimal_lstm_begins_open():
-    assert layer_of("minlstm", random=False).bias.tolist() == [1.0] * H + [0.0] * 2 * H
-
-
-@torch.no_grad()
-def test_jordans_state_is_what_the_model_predicted():
-    model = Case("jordan", "one", {"num_layers": 1, "decay": 0.0}).loud()
-    logits, state = model(ids(B, T))
-    h, s = state.layers[0]
-    torch.testing.assert_close(s, logits[:, -1].softmax(-1), **EXACT)
-    torch.testing.assert_close(model.head(h), logits[:, -1], **EXACT)
-    assert model.layers[0].weight_out is model.head.weight
-    assert s.shape == (B, model.vocab_size)
-
-
 def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():
     for architecture in known_architectures(["seq2seq", "birnn"]):
         for wrong, hint in (("foo", ""), ("ngram", ""), ("lsmt", "; did you mean 'lstm'?")):
@@ -306,10 +179,3 @@ def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():
             listed = said.split("(")[1].split(")")[0].split(", ")
             assert {"rnn", "gru", "lstm"} <= set(listed)
             assert not {"ngram", "hmm", "transformer", "seq2seq", "window"} & set(listed)
-
-
-def test_jordans_layers_have_one_width_that_of_the_head():
-    with pytest.raises(UsageError, match="leave last_size out"):
-        Case("jordan", "wide", {"last_size": 5}).config()
-    logits, _ = Case("jordan", "wide", {"last_size": 5, "num_layers": 1}).build()(ids(2, 3))
-    assert logits.shape == (2, 3, VOCAB)

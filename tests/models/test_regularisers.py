@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import PAIRS, RECURRENT, Case, ids
-from helpers_cli import needs
+from helpers_cli import known_architectures, needs
 from training_runs import corpus_of, run_loop
 
 from seqgen import registry
@@ -118,7 +118,7 @@ def test_kernels_take_dropped_weights(name, monkeypatch):
     layer.sequence(x, before)
 
 
-@pytest.mark.parametrize("name", ["mingru", "minlstm"])
+@pytest.mark.parametrize("name", known_architectures(["mingru", "minlstm"]))
 def test_a_scan_drops_updates_as_the_loop_does(name):
     layer, x, before = layer_of(name, update_dropout=0.5, variational=True)
     noise = layer.train().noise(B)

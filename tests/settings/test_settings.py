@@ -112,7 +112,12 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
             "gru has no setting 'forget_gate', which lstm and elmo have (seqgen",
             marks=needs("labels"),
         ),
-        ("lstm", "depth=3", "lstm has no setting 'depth', which rhn has"),
+        pytest.param(
+            "lstm",
+            "depth=3",
+            "lstm has no setting 'depth', which rhn has",
+            marks=needs("more_cells"),
+        ),
         ("lstm", "num_kv_heads=2", "lstm has no setting 'num_kv_heads', which transformer"),
         pytest.param(
             "lstm",

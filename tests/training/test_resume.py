@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from architectures import NEURAL, representatives
+from helpers_cli import needs
 from safetensors.torch import load_file
 from training_runs import assert_same, both_ways, everything, settings_for
 
@@ -129,7 +130,11 @@ EVERYTHING = {
 @pytest.mark.fast_for("lstm-without1")
 @pytest.mark.parametrize(
     ("name", "without"),
-    [("lstm", ()), ("lstm", ("variational",)), ("mingru", ("zoneout_memory", *PAST))],
+    [
+        ("lstm", ()),
+        ("lstm", ("variational",)),
+        pytest.param("mingru", ("zoneout_memory", *PAST), marks=needs("more_cells")),
+    ],
 )
 def test_resuming_with_every_regulariser(name, without, text):
     more = {key: value for key, value in EVERYTHING.items() if key not in without}

@@ -1,4 +1,4 @@
-"""More recurrent cells: those that searches found (MUT1 to MUT3, NAS), and the Grid LSTM."""
+"""More recurrent cells than Elman's network, the GRU and the LSTM: a file for each equation."""
 
 from __future__ import annotations
 

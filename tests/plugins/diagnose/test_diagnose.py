@@ -281,6 +281,10 @@ def test_spectral_radius_is_that_of_numpy():
     blocks = np.split(cell.weight_hh.detach().numpy(), 3)
     expected = max(np.abs(np.linalg.eigvals(block)).max() for block in blocks)
     assert spectral_radius(cell) == pytest.approx(expected)
+
+
+@needs("more_cells")
+def test_a_cell_without_recurrent_matrices_has_no_spectral_radius():
     assert spectral_radius(Case("mingru", "plain", {}).build().layers[0]) is None
 
 

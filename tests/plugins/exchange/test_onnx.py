@@ -25,7 +25,7 @@ CASES = {
     "rnn": ("rnn",),
     "lstm": ("lstm", "residual=true", "zoneout=0.1"),
     "gru": ("gru",),
-    "minlstm": ("minlstm",),
+    **{cell: (cell,) for cell in known_architectures(["minlstm"])},
     "rope": ("transformer", "num_heads=4", "num_kv_heads=2"),
     "sliding": ("transformer", "num_heads=2", "sliding_window=6"),
     "gpt2": ("transformer", "num_heads=2", "positions=learned", "norm=layernorm", "bias=true"),

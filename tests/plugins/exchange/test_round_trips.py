@@ -1,6 +1,7 @@
 """The script that measures round trips: a model that has come back is what it was."""
 
 import pytest
+from helpers_cli import needs
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -45,6 +46,7 @@ def test_llama_cpp_computes_reads_and_writes_the_same(measured):
     assert trip.perplexity[0] == pytest.approx(trip.perplexity[1], rel=1e-5)
 
 
+@needs("more_cells")
 @pytest.mark.slow
 def test_onnx_runtime_writes_the_same(measured):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")

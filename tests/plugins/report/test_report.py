@@ -259,8 +259,9 @@ KINDS = {
               "--steps", "1", "--seed", "1", "--quiet"),
     "mixed": ("mix", "net", "grams", "--name", "mixed", "--weights", "0.5,0.5", "--quiet"),
 }  # fmt: skip
-if not has_plugin("hawk"):
-    del KINDS["hawk"]
+for name, plugin in (("hawk", "hawk"), ("jordan", "more_cells")):
+    if not has_plugin(plugin):
+        del KINDS[name]
 
 
 SLOW = "hawk", "jordan", "window", "lines", "sides"

@@ -27,12 +27,12 @@ def swept(capsys, *arguments):
 
 
 def test_every_cell_is_trained_once_and_kept(capsys):
-    first = swept(capsys, "rnn,ugrnn", "--seeds", "1,2")
+    first = swept(capsys, "rnn,gru", "--seeds", "1,2")
     assert [(one["seed"], one["architecture"]) for one in first] == [
         (1, "rnn"),
-        (1, "ugrnn"),
+        (1, "gru"),
         (2, "rnn"),
-        (2, "ugrnn"),
+        (2, "gru"),
     ]
     for one in first:
         model = store.find(one["name"])
@@ -42,7 +42,7 @@ def test_every_cell_is_trained_once_and_kept(capsys):
         assert one["steps"] == 2 and one["stopped"] == "steps" and one["error"] is None
         assert one["name"].startswith(f"tiny-{one['architecture']}-3k-seed{one['seed']}-")
     written = {one["name"]: store.find(one["name"]).written for one in first}
-    again = swept(capsys, "ugrnn,rnn", "--seeds", "2")
+    again = swept(capsys, "gru,rnn", "--seeds", "2")
     assert sorted(again, key=str) == sorted((one for one in first if one["seed"] == 2), key=str)
     assert all(store.find(name).written == then for name, then in written.items())
     assert len(store.list_models()) == 4
@@ -132,10 +132,10 @@ def test_a_cell_that_diverges_is_shown_and_the_sweep_goes_on(capsys, monkeypatch
         return usual(*data, architecture=architecture, **more)
 
     monkeypatch.setattr(sweep, "train", train)
-    failed, fine = swept(capsys, "rnn,ugrnn")
+    failed, fine = swept(capsys, "rnn,gru")
     assert failed["stopped"] == "failed" and "nan" in failed["error"]
     assert failed["val_bits_per_char"] is None and fine["stopped"] == "steps"
-    assert run(["sweep", "--models", "rnn,ugrnn", *SMALL, str(TEXT)]) == 0
+    assert run(["sweep", "--models", "rnn,gru", *SMALL, str(TEXT)]) == 0
     said = capsys.readouterr()
     assert "rnn" in said.out and "failed" in said.out
     assert "failed: the loss is nan" in said.err
@@ -251,6 +251,6 @@ def test_the_picture_has_its_legend_and_sizes():
 def test_the_picture_in_a_file(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "sizes.svg"
-    swept(capsys, "rnn,ugrnn", "--plot", out)
+    swept(capsys, "rnn,gru", "--plot", out)
     drawn = out.read_text()
     assert "rnn" in drawn and "bits/char" in drawn and "parameters" in drawn

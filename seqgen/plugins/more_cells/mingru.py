@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.cells.equation import Equation
-from seqgen.models.recurrent.cells.linear import LinearEquation
 from seqgen.models.recurrent.settings import RecurrentConfig
+from seqgen.plugins.more_cells.linear import LinearEquation
 from seqgen.settings import setting
 
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from seqgen.engines.ops import Ops
 from seqgen.models.recurrent.cells.equation import Equation, Parameter
-from seqgen.models.recurrent.cells.linear import LinearEquation
-from seqgen.models.recurrent.cells.mingru import MinGRUConfig, positive_activation
+from seqgen.plugins.more_cells.linear import LinearEquation
+from seqgen.plugins.more_cells.mingru import MinGRUConfig, positive_activation
 from seqgen.settings import ranges, setting
 
 
