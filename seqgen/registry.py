@@ -227,8 +227,9 @@ RECURRENT = {
 }
 ARCHITECTURES: dict[str, Architecture] = _architectures()
 DEFAULT = "lstm"
-# The name of no architecture: `train` is to choose what suits the text.
+# The name of no architecture: `train` is to choose what suits the text, as it does unless told.
 AUTO = "auto"
+UNLESS_TOLD = AUTO
 
 
 def task_on_features(name: str) -> Task:

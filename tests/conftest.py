@@ -16,6 +16,7 @@ import pytest
 import torch
 from places import ROOT
 
+from seqgen import registry
 from seqgen.engines.native.library import VARIABLE, library
 from seqgen.training import session, validations
 
@@ -70,12 +71,23 @@ def one_thread() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def small_and_unsynced() -> Iterator[None]:
-    """Training shows short texts, and files are not forced to the disk: no test cuts the power."""
+    """Training shows short texts, and files are not forced to the disk: no test cuts the power.
+
+    Without --model a network is trained alone: most tests are about something else than the n-gram
+    model beside it; see `real_default`.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "UNLESS_TOLD", registry.DEFAULT)
         for module in (session, validations):
             patch.setattr(module, "SAMPLE_TOKENS", 8)
         patch.setattr(os, "fsync", os.fstat)
         yield
+
+
+@pytest.fixture
+def real_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --model, an n-gram model is added to the network, as it is for users."""
+    monkeypatch.setattr(registry, "UNLESS_TOLD", registry.AUTO)
 
 
 @pytest.fixture(scope="session")

@@ -299,8 +299,8 @@ class TrainingConfig(RegimeConfig):
         "Number of checkpoints to keep, the last one included.", 1, ranges.STEPS, panel=Panel.MORE
     )
     with_ngram: int | None = setting(
-        "After training, count an n-gram model of this order and store it in the network's folder, "
-        "as one model; 0, or no number, chooses the order by held-out loss.",
+        "Add an n-gram model of this order to the network, if it helps; 0, or no number, chooses "
+        "the order by held-out loss, which is the default without --model.",
         low=0,
         high=255,
         panel=Panel.NGRAM,

@@ -364,14 +364,14 @@ def _ngram_notice(trial: SpeedTrial) -> str | None:
     if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
         order = recommended_order(prepared)
         hint = "with so little training, an n-gram model, counted in seconds, may do better"
-        both = ", or --model auto for a mixture of both" if small and mixable else ""
+        both = ", or --with-ngram for a mixture of both" if small and mixable else ""
         return f"{hint}: --model ngram --order {order}{both}"
     if small:
         size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
         if not mixable:
             return f"{size}: --init-from MODEL may do better than training from scratch"
-        better = "a mixture with an n-gram model does better than a network alone (--with-ngram"
-        return f"{size}: {better}, or --model auto); --init-from MODEL may too"
+        better = "a mixture with an n-gram model does better than a network alone (--with-ngram)"
+        return f"{size}: {better}; --init-from MODEL may too"
     return None
 
 

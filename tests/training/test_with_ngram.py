@@ -428,6 +428,7 @@ def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens,
     """Nor is it made by `--model auto`, which says why."""
     monkeypatch.setattr(choosing.SpeedTrial, "known_speeds", {1: tokens / (60 * 0.001)})
     said: list[str] = []
+    advice = "a mixture with an n-gram model" if tokens else "--with-ngram for a mixture"
     settings = {**SHAPE, "minutes": 0.001, "precision": "float32"}
     for val in ("none", "0.1"):
         train(
@@ -438,13 +439,13 @@ def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens,
             report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
         )
         if val == "none":
-            assert not any("or --model auto" in line for line in said)
+            assert not any(advice in line for line in said)
             assert any("leave out --val none" in line for line in said) == (architecture == "auto")
             assert names() == ["tn"]
             assert any(("--model ngram" if not tokens else "--init-from") in line for line in said)
     mixed = store.find("t0").ngram is not None
     assert mixed == (architecture == "auto")
-    assert any("or --model auto" in line for line in said) != mixed
+    assert any(advice in line for line in said) != mixed
 
 
 @pytest.mark.parametrize(
@@ -555,17 +556,66 @@ def test_a_small_text_gets_a_line_or_with_auto_a_mixture(text, capsys):
     said: list[Notice] = []
     settings = {**SHAPE, "minutes": 0.01, "precision": "float32"}
     train([text], name="t", settings=settings, report=said.append)
-    assert any("--model auto" in event.text for event in said if isinstance(event, Notice))
+    assert any("--with-ngram" in event.text for event in said if isinstance(event, Notice))
     options = ("--steps", 4, "--hidden-size", 8, "--layers", 1, "--seq-len", 16, "-q")
     (record,) = records(capsys, "train", text, "--model", "auto", "--name", "u", *options)
     assert record["architecture"] == "lstm"
     assert record["mixture"]["name"] == "u"
     said = refusal(capsys, "train", text, "--model", "Auto")
     assert "did you mean 'auto'?" in said
-    text.write_text(TEXT * 100)
-    options = (*options, "--precision", "float32")
-    (record,) = records(capsys, "train", text, "--model", "auto", "--name", "w", *options)
-    assert record["mixture"] is None
+
+
+TINY = ("--steps", 4, "--hidden-size", 8, "--layers", 1, "--seq-len", 16, "--precision", "float32")
+
+
+@pytest.mark.usefixtures("real_default")
+@pytest.mark.parametrize(
+    "more",
+    [(), ("--documents", "line"), ("--tokenizer", "word"), ("--members", 2)],
+    ids=lambda more: "-".join(map(str, more)),
+)
+def test_an_n_gram_model_is_added_unless_a_network_is_named(text, capsys, more):
+    options = (*TINY, "--seed", 1, *more, "-q")
+    (record,) = records(capsys, "train", text, "--name", "t", *options)
+    assert record["mixture"]["order"] > 1 and store.find("t").ngram is not None
+    (alone,) = records(capsys, "train", text, "--name", "u", "--model", "lstm", *options)
+    assert alone["mixture"] is None
+    # The network is the same, and so is a run from the configuration.
+    assert store.find("t").networks.digest == store.find("u").digest
+    config = store.find("t").path / "config.json"
+    records(capsys, "train", text, "--name", "v", "--config", config, "-q")
+    assert store.find("v").digest == store.find("t").digest
+
+
+@pytest.mark.usefixtures("real_default")
+def test_what_names_its_network_or_has_no_n_grams_stays_as_it_was(text, capsys):
+    """Without a word."""
+    pairs = text.with_name("p.tsv")
+    pairs.write_text("a b\tb a\n" * 50)
+    records(capsys, "train", text, "--model", "lstm", "--name", "net", *TINY, "-q")
+    network = store.find("net").path / "config.json"
+    calls = [
+        (pairs,),
+        (pairs, "--labels"),
+        (text, "--val", "none"),
+        (text, "--init-from", "net"),
+        (text, "--config", network),
+        (text, "--model", "gru"),
+    ]
+    for number, (data, *more) in enumerate(calls):
+        own = {"--init-from", "--config"} & {*more}
+        tiny = ("--steps", 2, "--precision", "float32") if own else TINY
+        said = heard_by_command(capsys, "train", data, *more, "--name", f"t{number}", *tiny)
+        assert store.find(f"t{number}").ngram is None
+        assert "n-gram" not in said.replace("--with-ngram", "")
+        assert "trained alone" not in said
+
+
+def heard_by_command(capsys, *arguments) -> str:
+    """Run a command; return what it says on standard error."""
+    capsys.readouterr()
+    assert run([*map(str, arguments)]) == 0
+    return capsys.readouterr().err
 
 
 def test_long_work_says_what_it_is():

@@ -217,7 +217,10 @@ def held_out_input(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
         held_out, part = path, "the held-out text"
     else:
         text = common_text(models)
-        held_out, part = Pipe(iter([text.encode()])), f"the last {len(text):,} held-out characters"
+        held_out, part = (
+            Pipe(iter([text.encode()])),
+            f"the last {count(len(text))} held-out characters",
+        )
     if not quiet:
         announce(f"scoring {part} of {names}")
     return Input("validation", None, held_out)

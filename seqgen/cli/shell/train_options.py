@@ -146,10 +146,10 @@ class ModelKind(Options, panel=Panel.WHAT):
 
     model: str | None = setting(
         "Architecture, such as lstm, gru, transformer, ngram or seq2seq; `seqgen models "
-        "--architectures` lists all. auto is lstm, with n-grams if the text is small, and a "
-        "translator for pairs.",
+        "--architectures` lists all. auto is an lstm, in `train` with an n-gram model beside it "
+        "where that helps; --model auto with .tsv files is a translator. lstm is the lstm alone.",
         metavar="NAME",
-        without=registry.DEFAULT,
+        without=registry.AUTO,
         completes="architectures",
         common=True,
     )

@@ -168,13 +168,19 @@ def find_rate_for(
         Diverged: the loss is no number from the start.
     """
     place = choose_device(device)
-    ready = prepare_run(RunRequest(data=data, **asked), place, report, _require_gradients)
+    ready = prepare_run(NetworkAlone(data=data, **asked), place, report, _require_gradients)
     training = ready.training
     with restored_randomness(place):
         model = ready.initial_model()
         model.to(device=place, dtype=parameter_type(training.precision))
         batches = ready.prepared.batches_for(model, training)
         return find_rate(model, batches, training, put)
+
+
+class NetworkAlone(RunRequest):
+    """Request of a network without the n-gram model that `train` may add to it."""
+
+    adds_ngrams = False
 
 
 def _require_gradients(plan: Plan) -> None:
