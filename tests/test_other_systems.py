@@ -162,7 +162,8 @@ def test_what_other_systems_lack_is_guarded():
         for node, kind, name in lacking(tree):
             if not is_guarded(node, kind):
                 found.setdefault(path, set()).add(name)
-    assert found == {path: {*names} for path, names in NEEDS_NO_GUARD.items()}
+    there = {path: {*names} for path, names in NEEDS_NO_GUARD.items() if (PACKAGE / path).exists()}
+    assert found == there
 
 
 @pytest.mark.parametrize(

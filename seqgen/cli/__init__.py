@@ -217,6 +217,7 @@ def run(arguments: list[str], tree: Any = None, name: str = "seqgen") -> int:
             say(f"seqgen: {_interrupted_line(arguments)}")
         return code
     except SeqgenError as error:
+        _say_problems_of_plugins(arguments)
         # Of several processes, all find the same fault with their arguments: the first says it.
         if ranks.is_leader() or not isinstance(error, UsageError):
             message = _vanished(error) or _with_flags(error, arguments)

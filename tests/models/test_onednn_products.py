@@ -131,19 +131,8 @@ def test_a_resumed_run_is_the_whole_run_whatever_is_measured_then(
     monkeypatch.setattr(fast_layers, "LEAST_MULTIPLICATIONS", 1)
     monkeypatch.setattr(fast_layers, "LEAST_OF_SEQUENCES", 1)
     text = STORED / "tiny.txt"
-    how = (
-        "--model",
-        "lstm",
-        "--set",
-        "peepholes=true",
-        "--hidden-size",
-        "8",
-        "--steps",
-        "4",
-        "--seed",
-        "1",
-    )
-    how = ("train", text, *how, "--precision", "float32")
+    model = ("--model", "lstm", "--set", "peepholes=true", "--hidden-size", "8")
+    how = ("train", text, *model, "--steps", "4", "--seed", "1", "--precision", "float32")
     measured(monkeypatch, home, at_first)
     counts = []
     for arguments in (

@@ -112,7 +112,7 @@ def test_the_width_follows_the_heads():
 def test_the_record_has_what_was_asked_for(capsys):
     (result,) = records(
         capsys,
-        *("train", TEXT, "--model", "gru", "--parameters", "3k", "--name", "small"),
+        *("train", TEXT, "--model", "rnn", "--parameters", "3k", "--name", "small"),
         *("--steps", "1", "--seed", "1", "--precision", "float32"),
     )
     assert result["parameters"] == pytest.approx(3_000, rel=TOLERANCE)

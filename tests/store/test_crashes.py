@@ -17,7 +17,7 @@ from forked import training_processes
 from safetensors.torch import load_file
 
 from seqgen import store
-from seqgen.errors import SeqgenError
+from seqgen.errors import Interrupted, SeqgenError
 from seqgen.store import StoredModel, manifest
 from seqgen.store.loading import load
 from seqgen.training import session
@@ -368,9 +368,11 @@ def test_what_a_validation_chose_outlives_a_run_without_a_checkpoint(problem, va
             raise problem
 
     more = {**SETTINGS, "checkpoint_every": None}
-    with pytest.raises(type(problem)):
+    interrupted = isinstance(problem, KeyboardInterrupt) and validated
+    with pytest.raises(Interrupted if interrupted else type(problem)) as raised:
         train([text], name="part", settings=more, report=fail)
     assert (store.models_folder() / "part").exists() == validated
+    assert ("seqgen train --resume part" in str(raised.value)) == interrupted
     if validated:
         assert load("part").model
 

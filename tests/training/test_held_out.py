@@ -42,7 +42,7 @@ def notices(call, *arguments, **keywords) -> list[str]:
 
 
 def flattery(said: list[str]) -> list[str]:
-    return [text.partition(":")[0] for text in said if "held-out" in text and "are in" in text]
+    return [text.partition(", so ")[0] for text in said if "held-out" in text and "are in" in text]
 
 
 class Kind:
