@@ -90,6 +90,8 @@ class FolderImporter(Protocol):
 
 # What a record calls `ModelToExport.kept`.
 KEPT = "tokenizer_config"
+# What a record calls the names of an imported model's special tokens, such as `bos_token`.
+SPECIAL_TOKENS = "special_tokens"
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,6 @@ NAMED = {
     "finetune text.txt": "seqgen train DATA --init-from MODEL",
     "fine-tune": "seqgen train DATA --init-from MODEL",
     "resume book": "seqgen train --resume NAME",
-    "chat": "seqgen sample --interactive",
     "run book hello": "seqgen sample PROMPT",
     "lmplz -o 5": "--model ngram --order 5",
     "query": "seqgen perplexity",

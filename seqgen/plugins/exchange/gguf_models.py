@@ -47,7 +47,7 @@ from seqgen.plugins.exchange.imported_tokenizers import (
     name_of_split,
 )
 from seqgen.settings import DataConfig, require
-from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
+from seqgen.store.formats import KEPT, SPECIAL_TOKENS, ImportedModel, ModelToExport
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.base import SPECIALS
@@ -165,9 +165,8 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     model = filled(Transformer, config, tensors)
     template = file.facts.get(TEMPLATE)
     kept = {"chat_template": template} if isinstance(template, str) else {}
-    return ImportedModel(
-        "transformer", model, tokenizer, data, framing, {"family": family, KEPT: kept}
-    )
+    facts = {"family": family, KEPT: kept, SPECIAL_TOKENS: special_names_of(file)}
+    return ImportedModel("transformer", model, tokenizer, data, framing, facts)
 
 
 def config_of(file: gguf.GGUFFile, family: str) -> TransformerConfig:
@@ -334,8 +333,11 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     family, table = hf_config.write(config, name)
     _require_computed(config, family, name)
     facts = _facts(table, name) | facts_of(exported.tokenizer, exported.framing, name)
-    if "chat_template" in exported.kept:
-        facts[TEMPLATE] = exported.kept["chat_template"]
+    template = exported.kept.get("chat_template")
+    if isinstance(template, list):  # the file has one without a name
+        template = next((x["template"] for x in template if x["name"] == "default"), None)
+    if template is not None:
+        facts[TEMPLATE] = template
     parts = _parts_of(family, config)
     tensors = {
         tensor: _turned(tensor, x.numpy(), family, config, back=False)
@@ -490,6 +492,13 @@ def read_vocabulary(file: GGUFFile, vocab_size: int) -> tuple[TokenizerFromElsew
     return tokenizer, framed(
         tokenizer, start, stop, file.error, starts_prompts=begins, also_stop=others
     )
+
+
+def special_names_of(file: GGUFFile) -> dict[str, str]:
+    """Read the names of special tokens by what chat templates call them, such as `bos_token`."""
+    tokens, named = file.facts[f"{PREFIX}tokens"], {**SPECIAL, "unk": "unknown"}
+    ids = {name: file.facts.get(f"{PREFIX}{theirs}_token_id") for name, theirs in named.items()}
+    return {f"{name}_token": tokens[token] for name, token in ids.items() if token is not None}
 
 
 def _are(kind: type, values: Any) -> bool:

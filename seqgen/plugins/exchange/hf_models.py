@@ -33,7 +33,7 @@ from seqgen.plugins.exchange.hf_weights import (
 )
 from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer
 from seqgen.settings import DataConfig, require
-from seqgen.store.formats import KEPT, ImportedModel, ModelToExport
+from seqgen.store.formats import KEPT, SPECIAL_TOKENS, ImportedModel, ModelToExport
 from seqgen.text.tokenizers import Tokenizer
 
 
@@ -57,8 +57,14 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
         model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
-    facts = {"family": family, KEPT: hf_tokenizer.kept_of(path)}
+    facts = {"family": family, **_chat_facts(path)}
     return ImportedModel("transformer", model, tokenizer, data, framing, facts)
+
+
+def _chat_facts(path: Path) -> dict[str, Any]:
+    """Read what a chat with the model of a folder needs, for its record."""
+    names = hf_tokenizer.special_names_of(path)
+    return {KEPT: hf_tokenizer.kept_of(path), SPECIAL_TOKENS: names}
 
 
 def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedModel:
@@ -87,7 +93,7 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedMode
     kind = tokens.target.kind
     data = DataConfig(tokenizer=kind, val="none", documents="line", **longest)
     source = None if tokens.source is tokens.target else tokens.source
-    facts = {"family": table["model_type"], KEPT: hf_tokenizer.kept_of(path)}
+    facts = {"family": table["model_type"], **_chat_facts(path)}
     about = (data, tokens.framing, facts, source)
     return ImportedModel("seq2seq-transformer", model, tokens.target, *about)
 

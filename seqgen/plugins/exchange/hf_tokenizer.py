@@ -29,6 +29,8 @@ UNLIMITED = int(1e30)
 # The files of byte-level tokenizers before there was `tokenizer.json`.
 MERGES, VOCABULARY = "merges.txt", "vocab.json"
 SENTENCEPIECE = "tokenizer.model"
+# What each of several chat templates has.
+TEMPLATE_KEYS = ("name", "template")
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def known_id(token: Any, name: str, size: int, file: str = "") -> int | None:
 
 
 def kept_of(folder: Path) -> dict[str, Any]:
-    """Read the chat template and length limit, stored only for later export; see `KEPT`."""
+    """Read the chat template (or several, by name) and the length limit; see `KEPT`."""
     table, path = _table(folder / "tokenizer_config.json"), folder / "chat_template.jinja"
     kept = {name: table.get(name) for name in ("chat_template", "model_max_length")}
     if path.is_file():
@@ -134,7 +136,23 @@ def kept_of(folder: Path) -> dict[str, Any]:
     longest = kept["model_max_length"]
     if type(longest) is not int or longest >= UNLIMITED:
         del kept["model_max_length"]
-    return {name: x for name, x in kept.items() if isinstance(x, int | str)}
+    return {name: x for name, x in kept.items() if isinstance(x, int | str) or _are_named(x)}
+
+
+def _are_named(templates: Any) -> bool:
+    """Check whether a value is a list of templates with their names."""
+    return isinstance(templates, list) and all(
+        isinstance(one, dict) and all(isinstance(one.get(key), str) for key in TEMPLATE_KEYS)
+        for one in templates
+    )
+
+
+def special_names_of(folder: Path) -> dict[str, str]:
+    """Read the names of special tokens by what chat templates call them, such as `bos_token`."""
+    ends = Ends.of(folder)
+    keys = (key for key in ends.table if key.endswith("_token"))
+    found = {key: ends.name(key.removesuffix("_token")) for key in keys}
+    return {key: name for key, name in found.items() if name is not None}
 
 
 def _table(path: Path) -> dict[str, Any]:

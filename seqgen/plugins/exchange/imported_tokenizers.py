@@ -17,9 +17,12 @@ from seqgen.files import parse_json, require_regular
 from seqgen.limits import read_whole, require_within_limit
 from seqgen.text.tokenizers.base import TABLE, Decoder, Tokenizer
 from seqgen.text.tokenizers.sentencepiece import (
+    CONTROL,
     SPACE,
+    USER,
     line_boundary,
     load_processor,
+    pieces_of,
     read_normaliser,
 )
 from seqgen.text.tokenizers.wordpiece import LibraryTokenizer, open_library
@@ -317,6 +320,18 @@ class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
     def blocks(self, chunks: Iterable[str]) -> Iterator[str]:
         return blocks(chunks) if self._can_be_cut else super().blocks(chunks)
 
+    def named_tokens(self) -> Mapping[str, bool]:
+        added = self._library.get_added_tokens_decoder().values()
+        return {token.content: token.special for token in added}
+
+    def encode_as_text(self, text: str) -> np.ndarray:
+        ids = self._library_without_names.encode(text, add_special_tokens=False).ids
+        return np.array(ids, dtype=self.dtype)
+
+    @cached_property
+    def _library_without_names(self) -> Any:
+        return open_library(json.dumps({**parse_json(self.content), "added_tokens": []}).encode())
+
     def frame(self) -> tuple[list[int], list[int]]:
         """Return the ids that the file adds before and after every text.
 
@@ -421,6 +436,22 @@ class WholeSentencepieceTokenizer(TokenizerFromElsewhere):
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._library.encode(text, out_type=int), dtype=self.dtype)
+
+    def named_tokens(self) -> Mapping[str, bool]:
+        kinds = {CONTROL: True, USER: False}
+        return {x.text: kinds[x.kind] for x in pieces_of(self.content) if x.kind in kinds}
+
+    def encode_with_names(self, text: str) -> np.ndarray:
+        ids: list[int] = []
+        for number, part in enumerate(self._control_names.split(text)):
+            is_name = number % 2 == 1
+            ids += [self._library.piece_to_id(part)] if is_name else self._library.encode(part)
+        return np.array(ids, dtype=self.dtype)
+
+    @cached_property
+    def _control_names(self) -> re.Pattern[str]:
+        names = (re.escape(name) for name, special in self.named_tokens().items() if special)
+        return re.compile(f"({'|'.join(names) or '(?!)'})")
 
     def name_of(self, token: int) -> str | None:
         return self._library.id_to_piece(token) if token < self._library.vocab_size() else None

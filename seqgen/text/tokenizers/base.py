@@ -176,6 +176,21 @@ class Tokenizer(ABC):
         """
         return word
 
+    def named_tokens(self) -> Mapping[str, bool]:
+        """Map the names that a chat template can write as tokens to whether they are special.
+
+        By default there are none: no text becomes a special token.
+        """
+        return {}
+
+    def encode_with_names(self, text: str) -> np.ndarray:
+        """Encode a text in which each of `named_tokens` becomes its token."""
+        return self.encode(text)
+
+    def encode_as_text(self, text: str) -> np.ndarray:
+        """Encode a text in which the `named_tokens` are text like any other."""
+        return self.encode(text)
+
     def first_unknown(self, text: str) -> tuple[int, str] | None:
         """Find the first piece without an id: its offset and text, or None."""
         if not (self.encode(text) == self.unk_id).any():

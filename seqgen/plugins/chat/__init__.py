@@ -1,0 +1,11 @@
+"""Conversations with models that have a chat template, at the terminal or in a pipe."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "chat": Command("command:chat", "Write", work="tokens"),
+    },
+)
