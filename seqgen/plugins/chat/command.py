@@ -58,9 +58,9 @@ def chat(
     if sampling.seed is None and options.draws:
         out.announce_seed(seed)
     if talks:
-        from seqgen.plugins.chat.session import Session
+        from seqgen.plugins.chat.session import ChatSession
 
-        Session.open(answering, options, about.system, out).run()
+        ChatSession.open(answering, options, about.system, out).run()
     else:
         answer_lines(answering, options, about.system, out)
 

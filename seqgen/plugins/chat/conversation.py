@@ -162,7 +162,7 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweredChat:
     """Answer to one of several conversations.
 
     Attributes:
@@ -182,7 +182,7 @@ class Answer:
 
 def answers(
     model: ChatModel, options: SampleOptions, conversations: Iterable[Sequence[Message]]
-) -> Iterator[Answer]:
+) -> Iterator[AnsweredChat]:
     """Answer many conversations, each by itself; yield the answers in order.
 
     Raises:
@@ -203,7 +203,7 @@ def answers(
             number = row.prompt - first
             record = writer.record(fitted[number].prompt, row, text)
             whole = [*batch[number], turn("assistant", text.text)]
-            yield Answer(record, whole, fitted[number].left_out)
+            yield AnsweredChat(record, whole, fitted[number].left_out)
         if problem is not None:
             raise problem
         first += len(batch)

@@ -33,7 +33,7 @@ A message that begins with / needs a space before it.
 
 
 @dataclass
-class Session:
+class ChatSession:
     """Chat at the terminal.
 
     Attributes:
@@ -50,7 +50,7 @@ class Session:
     @classmethod
     def open(
         cls, model: ChatModel, options: SampleOptions, system: str | None, out: Output
-    ) -> Session:
+    ) -> ChatSession:
         """Begin a conversation."""
         return cls(Conversation(model, options, system), out)
 
