@@ -146,6 +146,10 @@ class Plugin:
             and "fill" (`WordFilter`, there). Those at "recipe" (of `train`, `tune` and `sweep`)
             need no methods: each option gives the setting of its name.
         formats: of other tools, that models are imported from and exported to, by name.
+        model_sources: functions that find or import a model from elsewhere, for `--init-from`, by
+            what its address begins with: "hf" for `hf:OWNER/NAME`. Each is called with the address
+            and with a function that takes lines to be shown, and returns the
+            `seqgen.store.StoredModel`.
         tokenizers: kinds of tokenizer, by the name that `--tokenizer` and stored models give them:
             classes derived from `seqgen.text.tokenizers.Tokenizer`, whose `kind` is that name.
         stored_tokenizers: kinds of tokenizer that only stored models have, since they are imported
@@ -171,6 +175,7 @@ class Plugin:
     tasks: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     formats: Mapping[str, ModelFormat] = field(default_factory=dict)
+    model_sources: Mapping[str, str] = field(default_factory=dict)
     tokenizers: Mapping[str, str] = field(default_factory=dict)
     stored_tokenizers: Mapping[str, str] = field(default_factory=dict)
     tokenizer_readers: tuple[str, ...] = ()
@@ -439,6 +444,14 @@ def options(place: str) -> dict[str, Any]:
 def formats() -> Mapping[str, tuple[InstalledPlugin, ModelFormat]]:
     """Collect the model formats of all plugins by name; the first of a name counts."""
     return _collect_by_name("format", ((one, one.plugin.formats) for one in plugins()))
+
+
+@functools.cache
+def model_sources() -> Mapping[str, tuple[InstalledPlugin, str]]:
+    """Collect the sources of models by the prefix of their addresses: plugin and target."""
+    return _collect_by_name(
+        "source of models", ((one, one.plugin.model_sources) for one in plugins())
+    )
 
 
 @functools.cache

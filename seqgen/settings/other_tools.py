@@ -82,11 +82,16 @@ def pretrained_hint(name: str) -> str:
     """Say how to get a pretrained model that other tools download; empty for other names.
 
     Args:
-        name: what was given as a model: a well-known name such as gpt2, or OWNER/NAME.
+        name: what was given as a model: a well-known name such as gpt2, or OWNER/NAME, perhaps
+            with the prefix of an address.
     """
     about = _tables().get("pretrained")
-    owner, _, own = name.rpartition("/")
-    if about is None or "/" in owner or (owner and (owner[0] in ".~" or Path(owner).exists())):
+    if about is None:
         return ""
-    known = any(fnmatchcase(own.lower(), pattern) for pattern in about["names"])
-    return f"; {about['says']}" if owner or known else ""
+    owner, _, own = name.removeprefix(about["prefix"]).rpartition("/")
+    if "/" in owner or (owner and (owner[0] in ".~" or Path(owner).exists())):
+        return ""
+    known = (o for pattern, o in about["owners"].items() if fnmatchcase(own.lower(), pattern))
+    owner = owner or next(known, "")
+    said = about["says"].format(address=f"{about['prefix']}{owner}/{own}")
+    return f"; {said}" if owner else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from seqgen import ranks, registry, store
+from seqgen import hooks, ranks, registry, store
 from seqgen.engines.memory_limit import build_for_training
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import telling_if_interrupted
@@ -21,7 +21,7 @@ from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import build_members
 from seqgen.presets import Preset
 from seqgen.ranks.group import process_group
-from seqgen.settings import require
+from seqgen.settings import flatten_settings, require
 from seqgen.settings.setting import checked_strings
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
@@ -405,6 +405,7 @@ def prepare_run(
     if it `tries`, models are trained for a moment to choose what is left open: one that is to be
     divided may fit nowhere as a whole.
     """
+    request = import_origin(request, report)
     plan = _checked_plan(request, check)
     prepared, plan = prepare_plan(plan, request, report)
     if request.adds_ngrams and plan.origin is None:
@@ -422,6 +423,30 @@ def prepare_run(
             plan, prepared, device, report, deadline if tries else None
         )
     return ReadyRun(request, plan, training, prepared)
+
+
+def import_origin(request: RunRequest, report: Report) -> RunRequest:
+    """Replace an address in `init_from`, such as hf:OWNER/NAME, by the stored model that it names.
+
+    Args:
+        request: what was asked for.
+        report: takes a notice of what is downloaded and imported.
+
+    Raises:
+        SeqgenError: it cannot be imported.
+    """
+    address = {**flatten_settings(request.config), **request.settings}.get("init_from")
+    prefix, colon, _ = str(address).partition(":")
+    if not colon or prefix not in hooks.model_sources():
+        return request
+    plugin, target = hooks.model_sources()[prefix]
+
+    def find() -> str:
+        stored = plugin.load(target)(address, lambda said: report(Notice(text=said)))
+        return store.model_argument(stored)
+
+    settings = {**request.settings, "init_from": ranks.run_on_leader(find)}
+    return replace(request, settings=settings)
 
 
 def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:

@@ -143,14 +143,16 @@ NAMED = {
 }
 # The same, of what plugins do.
 NAMED_BY_PLUGINS = {
-    "download gpt2": ("exchange", "seqgen import PATH"),
-    "pull llama3": ("exchange", "not supported yet"),
+    "download gpt2": ("exchange", "seqgen import hf:OWNER/NAME"),
+    "pull llama3": ("exchange", "seqgen import hf:OWNER/NAME"),
     "convert x": ("exchange", "seqgen export NAME"),
     "quantize x": ("exchange", "--type q8_0"),
     "train text.txt --init-from gpt2": ("exchange", "seqgen import FOLDER"),
     "train text.txt --init-from meta-llama/Llama-3.2-1B": ("exchange", "seqgen import FOLDER"),
-    "train text.txt --model gpt2": ("exchange", "seqgen import FOLDER"),
-    "sample x -m distilgpt2": ("exchange", "seqgen import FOLDER"),
+    "train text.txt --model gpt2": ("exchange", "seqgen import hf:openai-community/gpt2 "),
+    "sample x -m distilgpt2": ("exchange", "seqgen import hf:distilbert/distilgpt2 "),
+    "sample x -m hf:a/b": ("exchange", "seqgen import hf:a/b "),
+    "upload book": ("exchange", "seqgen push NAME hf:OWNER/NAME"),
     "embed": ("vectors", "seqgen vectors"),
     "benchmark": ("bench", "seqgen bench plan"),
 }

@@ -441,7 +441,7 @@ def test_every_package_that_a_format_needs_is_in_an_extra():
     ]
     calls = re.findall(r"require_packages\([^,]+, ([^)]+)\)", "".join(sources))
     needed = {name for call in calls for name in re.findall(r'"(.+?)"', call)}
-    assert needed == {"gguf", "onnx", "onnxscript"} and needed <= known
+    assert needed == {"gguf", "onnx", "onnxscript", "huggingface_hub"} and needed <= known
 
 
 def script_of(name):

@@ -108,10 +108,10 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     facts["tokenizer"] = f"{tokenizer['kind']}, {plural(size or 0, 'token')}"
     if "labels" in tokenizer:
         facts["labels"] = tokenizer["labels"]
-    place = record.get("imported")
+    imported = record.get("imported")
     mixed = _mixed(model, result.get("mixture") or {})
     if not mixed or model.ngram is not None:
-        facts["training"] = f"imported from {place}" if place else _training(model, result)
+        facts["training"] = _import(imported) if imported else _training(model, result)
     facts |= mixed
     facts["validation"] = _validation(result, registry.unit_of(config["architecture"]))
     loss = record.get("held_out_loss")
@@ -123,6 +123,17 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         facts["features"] += f": {named_figures(weights)}" if weights else ""
     facts["written"] = f"{age(record.get('created'))}, {model.path}"
     return facts
+
+
+def _import(origin: str | dict[str, str]) -> str:
+    """Say where a model was imported from: a path, or a repository on the Hugging Face Hub."""
+    if isinstance(origin, str):
+        return f"imported from {origin}"
+    file = f", file {origin['file']}" if "file" in origin else ""
+    return (
+        f"imported from hf:{origin['repository']}{file}, revision {origin['revision']}, commit "
+        f"{origin['commit'][:12]}"
+    )
 
 
 def _since(model: store.StoredModel, setting: str) -> str:

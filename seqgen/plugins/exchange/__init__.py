@@ -8,6 +8,7 @@ PLUGIN = Plugin(
     commands={
         "import": Command("command:import_", "Models", work="reads"),
         "export": Command("command:export", "Models"),
+        "push": Command("command:push", "Models"),
     },
     formats={
         "arpa": ModelFormat(
@@ -53,6 +54,7 @@ PLUGIN = Plugin(
             files=frozenset({"adapter_config.json", "adapter_model.safetensors"}),
         ),
     },
+    model_sources={"hf": "exchange:find_or_import"},
     stored_tokenizers={
         "huggingface": "imported_tokenizers:HuggingFaceTokenizer",
         "marian": "imported_tokenizers:MarianTokenizer",

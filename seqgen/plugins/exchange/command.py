@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path, PurePath
 from typing import Literal
 
 from seqgen import store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import StoredName, Threads
-from seqgen.cli.shell.output import Output, one_line, put_bytes
+from seqgen.cli.shell.output import Output, can_redraw, one_line, put_bytes
 from seqgen.cli.shell.output_files import (
     Overwrite,
     check_out,
@@ -19,7 +20,7 @@ from seqgen.cli.shell.output_files import (
 from seqgen.cli.shell.tables import count, significant
 from seqgen.errors import UsageError
 from seqgen.plugins.exchange.formats import NumberType, exported_formats, is_in_format
-from seqgen.settings import Options, Panel, argument, setting
+from seqgen.settings import Options, Panel, argument, same, setting
 from seqgen.store.layout import is_known
 from seqgen.wording import plural
 
@@ -32,9 +33,10 @@ class Imported(Options, panel=Panel.SAVING):
     """Options of `seqgen import`: the file or folder, the new name, tokenizer and base model."""
 
     file: Path = argument(
-        "Folder of a Hugging Face model (config.json, *.safetensors, tokenizer.json), or of peft's "
-        "adapters; a GGUF file; an ARPA file, or vectors of words as word2vec or GloVe write them "
-        "as text, also compressed (.gz), or - for standard input.",
+        "A model on the Hugging Face Hub, as hf:OWNER/NAME, hf:OWNER/NAME@REVISION or, for a GGUF "
+        "file, hf:OWNER/NAME:Q4_K_M; a folder of a Hugging Face model (config.json, *.safetensors, "
+        "tokenizer.json), or of peft's adapters; a GGUF file; an ARPA file, or vectors of words as "
+        "word2vec or GloVe write them as text, also compressed (.gz), or - for standard input.",
         "PATH",
         reads="path",
     )
@@ -58,6 +60,9 @@ class Imported(Options, panel=Panel.SAVING):
 def import_(imported: Imported, out: Output) -> None:
     """Import a model of another tool: GPT-2, Llama, Marian or BART, n-grams, or word vectors.
 
+    hf:OWNER/NAME is downloaded first, by huggingface_hub: into its cache, with its token. With
+    HF_HUB_OFFLINE=1, or without a network, it comes from the cache.
+
     A folder is a Hugging Face model: GPT-2, Llama, Mistral, Qwen2, Qwen3, Marian, BART, Pegasus and
     others with the same model_type; or low-rank adapters of such a model, as peft writes them. How
     a file begins says whether it is a GGUF file, an n-gram model (ARPA, by KenLM, SRILM or another
@@ -72,7 +77,13 @@ def import_(imported: Imported, out: Output) -> None:
     if imported.overwrite:
         check_replaced_model(name, [file])
     stored = import_model(
-        file, name=name, like=imported.like, base=imported.base, overwrite=imported.overwrite
+        file,
+        name=name,
+        like=imported.like,
+        base=imported.base,
+        overwrite=imported.overwrite,
+        tell=out.notice,
+        shows_progress=not out.quiet and can_redraw(sys.stderr),
     )
     out.record(describe(stored))
     said = f"{stored.name}: imported from {one_line(str(file))}"
@@ -151,3 +162,38 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     name = loaded.stored.name
     out.record({"name": name, "format": file_format, "path": str(path)})
     out.notice(f"{name}: written to {one_line(str(path))}")
+
+
+class Pushed(Options, panel=Panel.OUTPUT):
+    """Options of `seqgen push`: the model, the repository and what is written into it."""
+
+    name: str = argument("Trained model: a name or a path.", "NAME", completes="models")
+    address: str = argument("Repository on the Hugging Face Hub.", "hf:OWNER/NAME")
+    private: bool = setting("Make a new repository private.")
+    message: str | None = setting(
+        "Message of the commit.", metavar="TEXT", without="names the model and seqgen"
+    )
+    file_format: ExportFormat | None = same(Exported, "file_format")
+    number_type: NumberType = same(Exported, "number_type")
+    merge: bool = same(Exported, "merge")
+
+
+@takes_options
+def push(pushed: Pushed, threads: Threads, out: Output) -> None:
+    """Upload a model to the Hugging Face Hub, in a format that other tools read.
+
+    The model is exported to a temporary folder and uploaded by huggingface_hub, with the token of
+    HF_TOKEN or of hf auth login. A repository without a README.md gets one, with the model's
+    figures; it does not name any of your files.
+    """
+    from seqgen.cli.shell.tables import byte_size
+    from seqgen.plugins.exchange.hub_push import Upload, push_model
+
+    upload = Upload(
+        pushed.address, pushed.file_format, pushed.number_type, pushed.merge, pushed.private
+    )
+    shows_progress = not out.quiet and can_redraw(sys.stderr)
+    done = push_model(pushed.name, upload, pushed.message, shows_progress)
+    out.record(done)
+    size, files = byte_size(done["bytes"]), plural(len(done["files"]), "file")
+    out.notice(f"{done['name']}: uploaded to {done['url']} ({files}, {size})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -14,8 +14,9 @@ from seqgen import __version__, store
 from seqgen.errors import SeqgenError, reporting_os_errors
 from seqgen.files import unlink_within, write_bytes
 from seqgen.interrupts import ending_as_ctrl_c
-from seqgen.plugins.exchange import formats
+from seqgen.plugins.exchange import formats, hub
 from seqgen.settings import DataConfig, require, shorten
+from seqgen.settings.other_tools import pretrained_hint
 from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.folder import tensor_pieces
 from seqgen.store.formats import KEPT, Adapters, ImportedModel, ModelToExport
@@ -35,23 +36,75 @@ def import_model(
     like: str | None = None,
     base: str | None = None,
     overwrite: bool = False,
+    tell: Callable[[str], None] = lambda said: None,
+    shows_progress: bool = False,
 ) -> StoredModel:
     """Import a model of another tool and store it.
 
     Args:
-        path: the file, perhaps compressed by gzip; or a folder of Hugging Face, or of adapters.
+        path: the file, perhaps compressed by gzip; a folder of Hugging Face, or of adapters; or an
+            address of the hub, such as `hf:OWNER/NAME`, which is downloaded first.
         name: what to call the model; made from the file's name if None.
         like: a model whose tokens the file is about, and which reads text in the same way; None
             if the file alone says so.
         base: the model that a folder's adapters are of; None for the one that the folder names.
         overwrite: replace a model of that name, when the new one is complete.
+        tell: takes lines about a download.
+        shows_progress: draw the progress of a download on standard error.
 
     Raises:
         UsageError: the name is in use.
-        SeqgenError: the file cannot be read or is broken.
+        SeqgenError: the file cannot be read or is broken, or not be downloaded.
     """
-    path = Path(path)
     store.check_free(name, overwrite)
+    if hub.is_address(path):
+        snapshot = hub.open_snapshot(hub.HubAddress.parse(str(path)))
+        found = hub.download(snapshot, tell, shows_progress)
+    else:
+        found = _local(Path(path))
+    return _import_found(found, name, like, base, overwrite)
+
+
+def find_or_import(address: str, tell: Callable[[str], None]) -> StoredModel:
+    """Return the model of an address of the hub, after importing it if that was not done before.
+
+    Args:
+        address: `hf:OWNER/NAME`, with a revision or a GGUF file.
+        tell: takes lines about what is done.
+
+    Raises:
+        SeqgenError: see `import_model`.
+    """
+    parsed = hub.HubAddress.parse(address)
+    snapshot = hub.open_snapshot(parsed)
+    origin = snapshot.origin
+    for stored in store.list_models():
+        known = stored.record.get("imported")
+        if isinstance(known, dict) and {**known, "revision": parsed.revision} == origin:
+            tell(f"{address} is already imported as {stored.name}")
+            return stored
+    found = hub.download(snapshot, tell, shows_progress=False)
+    stored = _import_found(found, None, None, None, overwrite=False)
+    tell(f"{address} is imported as {stored.name}")
+    return stored
+
+
+def _local(path: Path) -> hub.LocalModel:
+    """Describe a file or folder to import.
+
+    Raises:
+        SeqgenError: it is the name of a pretrained model, and there is no such path.
+    """
+    if not path.exists() and (hint := pretrained_hint(str(path))):
+        raise SeqgenError(f"there is no file or folder {path}{hint}")
+    return hub.LocalModel(path, path.resolve().name, str(path.resolve()))
+
+
+def _import_found(
+    found: hub.LocalModel, name: str | None, like: str | None, base: str | None, overwrite: bool
+) -> StoredModel:
+    """Import and store a model from a file or folder; see `import_model`."""
+    path = found.path
     known = None if like is None else load(like, "cpu")
     # An ARPA file knows no labels, and is read from left to right.
     data = known and replace(known.data, labels=False, direction="forward")
@@ -61,9 +114,9 @@ def import_model(
     if has_adapters:
         require(like is None, "--like is for n-gram models: adapters have their base's tokenizer")
         imported, groups = _read_adapters(path, base)
-        stem = path.resolve().name
+        stem = found.stem
     elif (read_folder := formats.folder_importer(path)) is not None:
-        imported, stem = read_folder(path, vocabulary), path.resolve().name
+        imported, stem = read_folder(path, vocabulary), found.stem
     else:
         imported, stem = _read_lines(path, vocabulary)
     with store.building(name, stem, overwrite) as stored:
@@ -86,7 +139,7 @@ def import_model(
             created=store.now(),
             seqgen_version=__version__,
             parameters=imported.model.parameter_count(),
-            imported=str(path.resolve()),
+            imported=found.origin,
             **imported.facts,
         )
         stored.seal()
@@ -141,9 +194,9 @@ def _base_of(path: Path, named: str) -> str:
         SeqgenError: there is none, or there are several.
     """
     known = {model.name: model for model in store.list_models()}
-    place = str(Path(named).absolute())
+    places = str(Path(named).absolute()), named
     found = [named] if named in known else []
-    found = found or [name for name, m in known.items() if m.record.get("imported") == place]
+    found = found or [name for name, model in known.items() if _place_of(model) in places]
     if len(found) == 1:
         return found[0]
     number = "several models are" if found else "no model is"
@@ -151,6 +204,12 @@ def _base_of(path: Path, named: str) -> str:
         f"{path} has adapters of {shorten(repr(named))}, and {number} imported from there: name "
         "the model with --base NAME"
     )
+
+
+def _place_of(stored: StoredModel) -> str | None:
+    """Return where a model was imported from: a path, or a repository on the hub."""
+    origin = stored.record.get("imported")
+    return origin["repository"] if isinstance(origin, dict) else origin
 
 
 def default_format(loaded: LoadedModel, merge: bool = False) -> str:
@@ -233,7 +292,7 @@ def _to_export(loaded: LoadedModel, merge: bool, file_format: str) -> ModelToExp
         return whole
     base, adapter = loaded.stored.base, loaded.stored.adapter
     adapters = Adapters(loaded.stored.own_tensors(), adapter.rank, adapter.alpha)
-    return replace(whole, adapters=adapters, base=base.record.get("imported", base.name))
+    return replace(whole, adapters=adapters, base=_place_of(base) or base.name)
 
 
 def export_model(
