@@ -204,13 +204,17 @@ class StoredModel(TrainingFolder):
         reference = self._ngram_reference
         return None if reference is None else StoredModel(self.path / reference.path)
 
+    def part(self, name: str) -> StoredModel:
+        """Return the model of that name inside the folder, whether or not it exists."""
+        return StoredModel(self.path / layout.PARTS / name)
+
     def new_part(self, name: str) -> StoredModel:
         """Create the folder of a model that is a part of this one.
 
         Raises:
             SeqgenError: it cannot be made.
         """
-        part = StoredModel(self.path / layout.PARTS / name)
+        part = self.part(name)
         with self.writing(layout.PARTS):
             self.refuse_link(layout.PARTS)
             part.path.mkdir(parents=True)

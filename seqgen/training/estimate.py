@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from seqgen import store
 from seqgen.errors import telling_if_interrupted
 from seqgen.scoring.perplexity import for_model, protocol
-from seqgen.training.estimators import Estimator
+from seqgen.training.estimators import EstimationResult, Estimator
 from seqgen.training.events import Notice, Report
 from seqgen.training.session import TrainingResult, load_best, validation_figures, write_record
 from seqgen.training.validating import final_validation
@@ -21,31 +20,37 @@ if TYPE_CHECKING:
     from seqgen.training.datasets.prepared import Prepared
 
 
-def estimate(
-    loaded: LoadedModel,
-    prepared: Prepared,
-    training: TrainingConfig,
-    report: Report,
-    about: Mapping[str, Any] | None = None,
-) -> TrainingResult:
-    """Estimate a model, store and publish it, and score the held-out part.
+def store_estimate(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> tuple[EstimationResult, dict[str, Any]]:
+    """Estimate a model, store and publish it, with a record that has no result yet.
 
     Args:
         loaded: the model, in a folder that has its configuration and tokenizer.
         prepared: the text.
         training: of which the architecture's estimator says what it follows.
         report: takes events.
-        about: what else belongs in the model's record.
+
+    Returns:
+        What came of the estimation, and the facts of the record.
     """
-    started = store.now()
-    stored = loaded.stored
+    started, stored = store.now(), loaded.stored
     estimator = Estimator.of(stored.config["architecture"])
     estimated = estimator.run(loaded, prepared, training, report)
-    facts = {"created": started, "seed": estimated.seed, **(about or {})}
+    facts = {"created": started, "seed": estimated.seed}
     stored.write_weights(loaded.model)
     write_record(loaded, prepared, **facts, result=None)
     stored.seal()
     stored.publish()
+    return estimated, facts
+
+
+def estimate(
+    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
+) -> TrainingResult:
+    """Estimate a model, store it, and score the held-out part; see `store_estimate`."""
+    estimated, facts = store_estimate(loaded, prepared, training, report)
+    stored = loaded.stored
     totals, seconds = None, 0.0
     if prepared.val is not None:
         with telling_if_interrupted(f"{stored.name} is saved, but its held-out text not scored"):

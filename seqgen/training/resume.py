@@ -34,7 +34,7 @@ from seqgen.training.session import (
     keep_settings,
     telling_how_to_resume,
 )
-from seqgen.training.with_ngram import finish, order_of
+from seqgen.training.with_ngram import count_ngrams, finish, order_of
 from seqgen.wording import plural
 
 
@@ -143,6 +143,7 @@ def _resume_locked(
         session.write_record(_result_of_finished(stored, result))
     if given:
         keep_settings(stored, session.training)
+    ranks.run_on_leader(lambda: count_ngrams(session))
     ended = _result_of_finished(stored, result) if finished else session.run(checkpoint)
     return ranks.run_on_leader(lambda: finish(session, ended))
 

@@ -25,9 +25,9 @@ STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
 # A validation comes after so many times the seconds, or the steps, that the last one took.
 SECONDS_BETWEEN, STEPS_BETWEEN = 50, 10
 
-# The share of a budget in minutes that is kept for what comes after the last step: the final
-# validation, the n-gram part and the last files.
-SHARE_OF_END = 0.05
+# Of a budget in minutes, this share and so many seconds, but at most a tenth, are kept for what
+# comes after the last step: the final validation, the weights of an n-gram part, the last files.
+SHARE_OF_END, SECONDS_OF_END, MOST_OF_END = 0.04, 1.0, 0.1
 # The shares of a budget in minutes at which settings are chosen again for the speed so far.
 REVISED_AT = (0.03, 0.1)
 
@@ -211,7 +211,8 @@ class Budget:
 
     def training_seconds(self, run: Run) -> float:
         """Compute the time that a budget in minutes leaves for training steps and validations."""
-        return (1 - SHARE_OF_END) * self.seconds - run.setup_seconds
+        end = min(MOST_OF_END * self.seconds, SHARE_OF_END * self.seconds + SECONDS_OF_END)
+        return self.seconds - end - run.setup_seconds
 
     def until_validation(self, cost: float, steps: float = 0.0) -> float:
         """Compute the number of steps or seconds between validations.

@@ -38,6 +38,7 @@ from seqgen.store.torch_models import choose_products
 from seqgen.tasks.task import Task
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared
+from seqgen.training.deadline import Deadline
 from seqgen.training.events import (
     Event,
     Notice,
@@ -52,12 +53,15 @@ from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
 from seqgen.training.run import INTERRUPTED, Budget, Diverged, Hooks, Listener, Run
+from seqgen.training.scored_part import affordable_share, begin_of_part
 from seqgen.training.validating import SAMPLE_TOKENS
 from seqgen.wording import ShortRepr, format_settings
 
 # What an interrupted run says whose current step takes long.
 FINISHING = "finishing this step before saving; Ctrl-C again stops without saving it"
 
+# The share of the time left that the final validation may take.
+FINAL_SHARE = 0.7
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
 AddedOptions = added_options("train")
 
@@ -191,6 +195,12 @@ class Session:
     def report(self) -> Report:
         """The receiver of events."""
         return self.options.report
+
+    @property
+    def deadline(self) -> Deadline:
+        """The end of a budget in minutes; no deadline for other budgets."""
+        minutes = self.training.minutes
+        return Deadline() if minutes is None else Deadline(self.options.began + 60 * minutes)
 
     @property
     def is_language_model(self) -> bool:
@@ -454,11 +464,27 @@ class Session:
         """Add the final validation of what is stored, with its best weights, to a result."""
         with notify_if_slow(self.report, "scoring the held-out text with the best weights"):
             kept = load_best(self.loaded)
+            self._choose_scored_part(kept)
             final = load_object(kept.stored.task.validation)(kept, self.prepared).final()
         figures = {} if final.loss is None else self._figures(final.loss)
         if final.totals is not None:  # of a part of what is held out
             figures |= store.bits_record(final.totals)
         return replace(result, **figures, validation_seconds=final.seconds, **final.about)
+
+    def _choose_scored_part(self, kept: LoadedModel) -> None:
+        """Store which part of the held-out text is scored: what a timed run can pay for.
+
+        Of a model with an n-gram part, that is of what its weights were not fitted on.
+        """
+        text = self.prepared.val_text()
+        if text is None or not self.is_language_model or self.stored.task.takes_targets:
+            return
+        first = self.stored.scored_from if self.stored.ngram is not None else 0
+        text = "".join(text)[first:]
+        share = affordable_share(kept, text, FINAL_SHARE * self.deadline.left)
+        begin = first + begin_of_part(text, share)
+        if begin != self.stored.scored_from:
+            keep_settings(self.stored, self.training, scored_from=begin or None)
 
     def _fit_members(self) -> dict[str, Any] | None:
         """Fit the members' weights on the first half of the held-out part, and store them."""

@@ -65,7 +65,7 @@ from seqgen.training.session import (
     telling_how_to_resume,
     write_new,
 )
-from seqgen.training.with_ngram import add_ngrams, finish, order_of
+from seqgen.training.with_ngram import add_ngrams, count_ngrams, finish, order_of
 from seqgen.wording import plural
 
 # A name that is made has so many characters of the file's.
@@ -303,6 +303,7 @@ def _train_and_store(
             origins=ready.plan.origins(),
             regularisation=ready.plan.regularisation,
         )
+        ranks.run_on_leader(lambda: count_ngrams(session))
         with telling_how_to_resume(loaded.stored):
             ended = session.run()
             _remember_speed(ready, options.place, ended)

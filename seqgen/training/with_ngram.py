@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -17,9 +19,9 @@ from seqgen.scoring.mixture_fitting import (
     fitting_part,
     token_log_probs,
 )
-from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
+from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_stored, require_alike
 from seqgen.text.corpus import Corpus
@@ -27,10 +29,12 @@ from seqgen.text.framing import Framing
 from seqgen.training.choosing import recommended_order
 from seqgen.training.counting import fit
 from seqgen.training.datasets.prepared import Prepared
-from seqgen.training.estimate import estimate
+from seqgen.training.deadline import Deadline
+from seqgen.training.estimate import store_estimate
 from seqgen.training.estimators import impossible
 from seqgen.training.events import Event, Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan, why_not_mixable
+from seqgen.training.scored_part import begin_of_part
 from seqgen.training.session import (
     Session,
     TrainingResult,
@@ -39,14 +43,19 @@ from seqgen.training.session import (
     write_new,
 )
 
+# The name of the n-gram model's folder in the network's.
+PART = "ngram"
 # The value of `with_ngram` for which the order is chosen by held-out loss.
 OPEN = 0
-# Orders that are tried, in turn, until one is no better than the one before: of characters or
-# bytes, and of longer tokens.
+# Orders that are tried, from the recommended one up or else down, until one is no better than the
+# one before: of characters or bytes, and of longer tokens.
 SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
 # Orders are tried, and mixtures recommended, by counts of so many tokens at the start of the
 # text: that takes seconds.
 MOST_COUNTED = 3_000_000
+# In timed runs so many tokens a minute are counted at most, and orders are tried for this share of
+# the budget.
+COUNTED_PER_MINUTE, ORDER_SHARE = 1_500_000, 0.02
 # Rows and tokens per row of the held-out text on which orders are tried and mixtures recommended.
 TRIED_ROWS, TRIED_LENGTH = 32, 512
 # The part of the held-out tokens from which those rows are: well within the text's first half.
@@ -54,6 +63,11 @@ TRIED_PART = 0.4
 # An n-gram model is kept if it makes the network better by more nats per token, and recommended
 # for a network alone if it does by more than the second.
 WORTH_KEEPING, WORTH_IT = 0.005, 0.01
+
+
+# After a timed run, weights are fitted in this share of the time that is left: first on so many
+# characters, and then on as many as that shows to be possible, if they are twice as many at least.
+FIT_SHARE, FITTED_FIRST = 0.5, 2500
 
 
 @dataclass(frozen=True)
@@ -67,10 +81,11 @@ class MixedWithNGram:
         weights: the network's and the n-gram model's.
         by_order: their weights for each order matched, from 0 on; None where they are the same.
         gate: the coefficients of a gate, used instead of weights; None where it is no better.
-        tokens: of the part of the held-out text on which nothing was fitted.
-        network_loss: the network's on that part, in nats per token.
+        tokens: of the second half of what weights are fitted on, where they are judged once they
+            are fitted on the first.
+        network_loss: the network's there, in nats per token.
         ngram_loss: likewise the n-gram model's.
-        mixture_loss: likewise the mixture's, which is the model's `val_loss`.
+        mixture_loss: likewise the mixture's.
     """
 
     name: str
@@ -120,18 +135,42 @@ def order_of(
         return training.with_ngram
     begin = parallel_rows(prepared.val, 1, max(1, int(prepared.val.tokens.size * TRIED_PART)))
     part = parallel_rows(begin, TRIED_ROWS, TRIED_LENGTH)
+    tokens, deadline = MOST_COUNTED, Deadline()
+    if training.minutes is not None:
+        tokens = min(tokens, round(COUNTED_PER_MINUTE * training.minutes))
+        deadline = Deadline.after(ORDER_SHARE * 60 * training.minutes)
     losses: dict[int, float] = {}
     direction = prepared.config.direction
-    for order in SPELLED_ORDERS if prepared.spelled else ORDERS:
-        model = _count_sample(prepared, order)
+
+    def improves(order: int) -> bool:
+        """Measure the loss of an order; tell whether it is the lowest so far."""
+        model = _count_sample(prepared, order, tokens)
         losses[order] = -token_log_probs(model, part, direction=direction).mean()
-        if losses[order] > min(losses.values()):
+        return losses[order] == min(losses.values())
+
+    first, orders = recommended_order(prepared), SPELLED_ORDERS if prepared.spelled else ORDERS
+    improves(first)
+    for others in (orders[orders.index(first) + 1 :], orders[: orders.index(first)][::-1]):
+        for order in others:
+            if deadline.has_passed or not improves(order):
+                break
+        if min(losses, key=losses.get) != first:
             break
     best = min(losses, key=losses.get)
     loss = f"{losses[best]:.4f} nats/token on held-out text"
     tried = f"order {best}, the best of {min(losses)} to {max(losses)}"
     report(Notice(text=f"n-gram model: {tried}, has {loss}", detail=True))
     return best
+
+
+def count_ngrams(session: Session) -> None:
+    """Count the n-gram model of a run with `--with-ngram`, and store it in the network's folder.
+
+    That comes before training, so that a budget in minutes knows how long it took.
+    """
+    if session.training.with_ngram is not None and _find_counted(session) is None:
+        with notify_if_slow(session.report, "counting n-grams"):
+            _count(session)
 
 
 def finish(session: Session, result: TrainingResult) -> TrainingResult:
@@ -151,7 +190,7 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
             _recommend(session)
         return result
     try:
-        with notify_if_slow(session.report, "counting n-grams and fitting the mixture"):
+        with notify_if_slow(session.report, "fitting the mixture with the n-gram model"):
             mixed = _mix(session)
             result = session.validated(result)
     except KeyboardInterrupt:
@@ -160,24 +199,24 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
             f"stopped before the n-gram model was added; resume with: seqgen train --resume {name}"
         ) from None
     if mixed is not None:
-        result = replace(result, mixture=asdict(replace(mixed, mixture_loss=result.val_loss)))
+        result = replace(result, mixture=asdict(mixed))
     session.write_record(result)
     return result
 
 
 def _mix(session: Session) -> MixedWithNGram | None:
-    """Count the n-gram model, fit weights, and store both in the network's folder.
+    """Fit the weights of the network and the n-gram model, and store them.
 
     Returns:
-        What was stored, without the mixture's loss; None if the network is no better with it, and
-        is stored alone.
+        What was stored; None if the network is no better with it, and is stored alone.
     """
     stored, training = session.stored, session.training
     network = load_best(replace(session.loaded, stored=stored.networks))
-    ngram = _find_counted(session, network) or _count(session)
+    ngram = load_stored(_find_counted(session), network.model.device, "auto")
+    require_alike(network, ngram)
     text = held_out_text(network, whole=True)
-    begin = begin_of_second_half(text)
-    fitted = _fit([network, ngram], text[:begin])
+    half = begin_of_part(text, 0.5)
+    fitted = _fit_within([network, ngram], text[:half], FIT_SHARE * session.deadline.left)
     order = ngram.stored.config["model"]["order"]
     if fitted is None or fitted.losses[0] - fitted.losses[-1] <= WORTH_KEEPING:
         with_it = f"with an n-gram model of order {order} it is no better"
@@ -200,8 +239,8 @@ def _mix(session: Session) -> MixedWithNGram | None:
         "by_order": list(map(divided, fitted.by_order)),
         "gate": list(map(list, fitted.gate)),
     }
-    keep_settings(stored, training, ngram={"part": part.to_dict(), **tables}, scored_from=begin)
-    alone = [totals_of(one, [text[begin:]], for_model(one))[0] for one in (network, ngram)]
+    keep_settings(stored, training, ngram={"part": part.to_dict(), **tables}, scored_from=half)
+    network_loss, ngram_loss, mixture_loss = fitted.losses
     return MixedWithNGram(
         name=stored.name,
         path=str(stored.path),
@@ -209,18 +248,24 @@ def _mix(session: Session) -> MixedWithNGram | None:
         weights=list(fitted.weights),
         by_order=list(map(list, fitted.by_order)) or None,
         gate=list(map(list, fitted.gate)) or None,
-        tokens=alone[0].tokens,
-        network_loss=alone[0].nats_per_token,
-        ngram_loss=alone[1].nats_per_token,
-        mixture_loss=0.0,
+        tokens=fitted.tokens,
+        network_loss=network_loss,
+        ngram_loss=ngram_loss,
+        mixture_loss=mixture_loss,
     )
 
 
-def begin_of_second_half(text: str) -> int:
-    """Return where the second half of a held-out text begins: after a line, if it has lines."""
-    half = len(text) // 2
-    begin = text.find("\n", half - 1, len(text) - 1) + 1
-    return begin or text.rfind("\n", 0, half) + 1 or half
+def _fit_within(models: Sequence[LoadedModel], text: str, seconds: float) -> HalvesFit | None:
+    """Fit a mixture to as much of the end of a text as a time allows; see `_fit`."""
+    if math.isinf(seconds):
+        return _fit(models, text)
+    began = time.monotonic()
+    fitted = _fit(models, text[-FITTED_FIRST:])
+    took = time.monotonic() - began
+    possible = int(FITTED_FIRST * (seconds - took) / took)
+    if len(text) > FITTED_FIRST and possible >= 2 * FITTED_FIRST:
+        fitted = _fit(models, text[begin_of_part(text, min(1.0, possible / len(text))) :])
+    return fitted
 
 
 def _fit(models: Sequence[LoadedModel], text: str) -> HalvesFit | None:
@@ -232,38 +277,32 @@ def _fit(models: Sequence[LoadedModel], text: str) -> HalvesFit | None:
     return fit_on_half([one.model for one in models], corpus, direction, then_all=True)
 
 
-def _count(session: Session) -> LoadedModel:
+def _count(session: Session) -> None:
     """Count an n-gram model of the network's text, and store it in the network's folder."""
     prepared, stored, order = session.prepared, session.stored, session.training.with_ngram
     keep_settings(stored, session.training, ngram=None, scored_from=None)
     stored.delete_parts()
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     tokens = prepared.tokenizer, prepared.config
-    part = stored.new_part("ngram")
-    loaded = LoadedModel(part, model, *tokens, own_framing=session.loaded.framing)
+    loaded = LoadedModel(stored.new_part(PART), model, *tokens, own_framing=session.loaded.framing)
     write_new(loaded, prepared, "ngram")
 
     def report(event: Event) -> None:
         session.report(replace(event, detail=True) if isinstance(event, Notice) else event)
 
-    estimate(loaded, prepared, session.training, report)
-    return load_stored(part, session.loaded.model.device, "auto")
+    store_estimate(loaded, prepared, session.training, report)
 
 
-def _find_counted(session: Session, network: LoadedModel) -> LoadedModel | None:
-    """Load the n-gram model that an earlier run stored with the network, if it is still valid."""
-    part = session.stored.ngram
-    if part is None:
-        return None
+def _find_counted(session: Session) -> StoredModel | None:
+    """Find the n-gram model that was counted and stored with the network, if it is valid."""
+    part = session.stored.part(PART)
     with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
         same_text = part.record["data"]["sha256"] == session.prepared.facts.sha256
         same_reading = part.settings("data", DataConfig) == session.prepared.config
         order = part.config["model"]["order"]
         if same_text and same_reading and order == session.training.with_ngram:
             part.check()
-            loaded = load_stored(part, network.model.device, "auto")
-            require_alike(network, loaded)
-            return loaded
+            return part
     return None
 
 
@@ -273,6 +312,8 @@ def _recommend(session: Session) -> None:
     name, architecture = session.stored.name, session.stored.config["architecture"]
     network = architecture, session.training, prepared.config, prepared
     if why_not_mixable(*network) is not None or session.training.minutes is None:
+        return
+    if session.deadline.has_passed:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:
@@ -287,12 +328,12 @@ def _recommend(session: Session) -> None:
         session.report(Notice(text=f"mixed with an n-gram model it is {better}: {command}"))
 
 
-def _count_sample(prepared: Prepared, order: int) -> NGram:
-    """Count an n-gram model of the training part, or of the start of a large one."""
+def _count_sample(prepared: Prepared, order: int, tokens: int = MOST_COUNTED) -> NGram:
+    """Count an n-gram model of the training part, or of the first tokens of a large one."""
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     train: Corpus = prepared.train
-    if train.tokens.size > MOST_COUNTED:
-        train = parallel_rows(train, 1, MOST_COUNTED)
+    if train.tokens.size > tokens:
+        train = parallel_rows(train, 1, tokens)
     framing = Framing.of(prepared.tokenizer, prepared.config.documents)
     fit(model, prepared.as_read(train), impossible(prepared.tokenizer, framing))
     return model.eval()

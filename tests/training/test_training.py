@@ -28,9 +28,11 @@ def test_budgets():
     assert Budget.of(settings_of(steps=None, epochs=2.5), 7).steps == 18  # 17.5 and up
     by_time = Budget.of(settings_of(steps=None, minutes=2), 7)
     assert (by_time.steps, by_time.seconds) == (None, 120)
-    # What comes before the first step counts, and a twentieth is left for the end: 114 seconds.
-    assert by_time.share(Run(step=1, seconds=28.5)) == 0.25
-    assert by_time.share(Run(step=1, seconds=25, setup_seconds=14)) == 0.25
+    # What comes before the first step counts, and 4 % and a second are left for the end.
+    assert by_time.share(Run(step=1, seconds=28.55)) == pytest.approx(0.25)
+    assert by_time.share(Run(step=1, seconds=25, setup_seconds=14.2)) == pytest.approx(0.25)
+    short = Budget.of(settings_of(steps=None, minutes=0.1), 7)
+    assert short.share(Run(step=1, seconds=2.7)) == pytest.approx(0.5)  # of nine tenths
     assert by_time.share(Run(step=1, seconds=500)) == 1.0
     assert by_time.share(Run(setup_seconds=500)) == 0.0  # one step is taken in any case
     assert by_time.share(Run(step=1, seconds=1, setup_seconds=500)) == 1.0

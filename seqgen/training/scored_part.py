@@ -1,0 +1,44 @@
+"""Parts of a held-out text: how much of it a run can pay for, and where a part begins."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from seqgen.scoring.perplexity import for_model, totals_of
+from seqgen.store.loaded import LoadedModel
+
+# Characters on which a model's scoring speed is measured, and the shortest part, unless the text
+# is shorter.
+TRIED_CHARACTERS, SHORTEST_PART = 1000, 2000
+
+
+def begin_of_part(text: str, share: float) -> int:
+    """Return where the last `share` of a text begins: after a line, if it has lines."""
+    place = len(text) - int(share * len(text))
+    if place <= 0:
+        return 0
+    begin = text.find("\n", place - 1, len(text) - 1) + 1
+    return begin or text.rfind("\n", 0, place) + 1 or place
+
+
+def affordable_share(loaded: LoadedModel, text: str, seconds: float) -> float:
+    """Estimate how much of a text can be scored in a time: 1, 1/2, 1/4 ... of it.
+
+    Args:
+        loaded: a language model, whose speed on the beginning of the text is measured.
+        text: the text.
+        seconds: the time, which may be infinite.
+    """
+    share = 1.0
+    if math.isinf(seconds):
+        return share
+    tried, times = text[:TRIED_CHARACTERS], []
+    for _ in range(2):  # the first call may take long to set up
+        began = time.monotonic()
+        totals_of(loaded, [tried], for_model(loaded))
+        times.append(time.monotonic() - began)
+    needed = min(times) * len(text) / max(1, len(tried))
+    while share * needed > seconds and share * len(text) >= 2 * SHORTEST_PART:
+        share /= 2
+    return share
