@@ -60,8 +60,9 @@ from seqgen.wording import ShortRepr, format_settings
 # What an interrupted run says whose current step takes long.
 FINISHING = "finishing this step before saving; Ctrl-C again stops without saving it"
 
-# The share of the time left that the final validation may take.
-FINAL_SHARE = 0.7
+# The share of the time left that the final validation may take: of a network, and of one with an
+# n-gram part, where both are then scored alone too.
+FINAL_SHARE, FINAL_SHARE_OF_MIXTURE = 0.7, 0.45
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
 AddedOptions = added_options("train")
 
@@ -479,9 +480,11 @@ class Session:
         text = self.prepared.val_text()
         if text is None or not self.is_language_model or self.stored.task.takes_targets:
             return
-        first = self.stored.scored_from if self.stored.ngram is not None else 0
+        first, time_share = 0, FINAL_SHARE
+        if self.stored.ngram is not None:
+            first, time_share = self.stored.scored_from, FINAL_SHARE_OF_MIXTURE
         text = "".join(text)[first:]
-        share = affordable_share(kept, text, FINAL_SHARE * self.deadline.left)
+        share = affordable_share(kept, text, time_share * self.deadline.left)
         begin = first + begin_of_part(text, share)
         if begin != self.stored.scored_from:
             keep_settings(self.stored, self.training, scored_from=begin or None)

@@ -19,6 +19,7 @@ from seqgen.scoring.mixture_fitting import (
     fitting_part,
     token_log_probs,
 )
+from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import StoredModel
@@ -81,11 +82,10 @@ class MixedWithNGram:
         weights: the network's and the n-gram model's.
         by_order: their weights for each order matched, from 0 on; None where they are the same.
         gate: the coefficients of a gate, used instead of weights; None where it is no better.
-        tokens: of the second half of what weights are fitted on, where they are judged once they
-            are fitted on the first.
-        network_loss: the network's there, in nats per token.
+        tokens: of the part of the held-out text on which nothing was fitted.
+        network_loss: the network's on that part, in nats per token.
         ngram_loss: likewise the n-gram model's.
-        mixture_loss: likewise the mixture's.
+        mixture_loss: likewise the mixture's, which is the model's `val_loss`.
     """
 
     name: str
@@ -191,24 +191,24 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
         return result
     try:
         with notify_if_slow(session.report, "fitting the mixture with the n-gram model"):
-            mixed = _mix(session)
-            result = session.validated(result)
+            parts = _mix(session)
+        result = session.validated(result)
+        mixed = None if parts is None else _mixed(session, parts, result.val_loss)
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
             f"stopped before the n-gram model was added; resume with: seqgen train --resume {name}"
         ) from None
-    if mixed is not None:
-        result = replace(result, mixture=asdict(mixed))
+    result = replace(result, mixture=mixed and asdict(mixed))
     session.write_record(result)
     return result
 
 
-def _mix(session: Session) -> MixedWithNGram | None:
+def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     """Fit the weights of the network and the n-gram model, and store them.
 
     Returns:
-        What was stored; None if the network is no better with it, and is stored alone.
+        Both; None if the network is no better with it, and is stored alone.
     """
     stored, training = session.stored, session.training
     network = load_best(replace(session.loaded, stored=stored.networks))
@@ -217,9 +217,8 @@ def _mix(session: Session) -> MixedWithNGram | None:
     text = held_out_text(network, whole=True)
     half = begin_of_part(text, 0.5)
     fitted = _fit_within([network, ngram], text[:half], FIT_SHARE * session.deadline.left)
-    order = ngram.stored.config["model"]["order"]
     if fitted is None or fitted.losses[0] - fitted.losses[-1] <= WORTH_KEEPING:
-        with_it = f"with an n-gram model of order {order} it is no better"
+        with_it = f"with an n-gram model of order {ngram.model.config.order} it is no better"
         session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
         keep_settings(stored, training, ngram=None, scored_from=None)
         stored.delete_parts()
@@ -240,17 +239,28 @@ def _mix(session: Session) -> MixedWithNGram | None:
         "gate": list(map(list, fitted.gate)),
     }
     keep_settings(stored, training, ngram={"part": part.to_dict(), **tables}, scored_from=half)
-    network_loss, ngram_loss, mixture_loss = fitted.losses
+    return network, ngram
+
+
+def _mixed(
+    session: Session, parts: Sequence[LoadedModel], mixture_loss: float | None
+) -> MixedWithNGram:
+    """Describe a stored mixture, with the losses of its parts where the mixture's is measured."""
+    stored = session.stored
+    text = held_out_text(parts[0], whole=True)[stored.scored_from :]
+    alone = [totals_of(one, [text], for_model(one))[0] for one in parts]
+    tables = stored.config["ngram"]
+    *of_networks, of_ngram = tables["weights"]
     return MixedWithNGram(
         name=stored.name,
         path=str(stored.path),
-        order=order,
-        weights=list(fitted.weights),
-        by_order=list(map(list, fitted.by_order)) or None,
-        gate=list(map(list, fitted.gate)) or None,
-        tokens=fitted.tokens,
-        network_loss=network_loss,
-        ngram_loss=ngram_loss,
+        order=parts[1].model.config.order,
+        weights=[sum(of_networks), of_ngram],
+        by_order=[[sum(row[:-1]), row[-1]] for row in tables["by_order"]] or None,
+        gate=tables["gate"] or None,
+        tokens=alone[0].tokens,
+        network_loss=alone[0].nats_per_token,
+        ngram_loss=alone[1].nats_per_token,
         mixture_loss=mixture_loss,
     )
 
@@ -280,7 +290,8 @@ def _fit(models: Sequence[LoadedModel], text: str) -> HalvesFit | None:
 def _count(session: Session) -> None:
     """Count an n-gram model of the network's text, and store it in the network's folder."""
     prepared, stored, order = session.prepared, session.stored, session.training.with_ngram
-    keep_settings(stored, session.training, ngram=None, scored_from=None)
+    if stored.ngram is not None:
+        keep_settings(stored, session.training, ngram=None, scored_from=None)
     stored.delete_parts()
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     tokens = prepared.tokenizer, prepared.config

@@ -194,6 +194,7 @@ def test_muon_in_bf16_is_muon():
 def test_large_models_are_tried_in_bf16_and_small_ones_are_not(
     config, batch_size, seq_len, wanted, monkeypatch
 ):
+    monkeypatch.setattr(precision, "_may_have_bf16", lambda: True)
     large = config.suits_bf16(batch_size, seq_len)
     for has_bf16, expected in ((True, wanted), (False, "float32")):
         monkeypatch.setattr(precision, "_may_have_bf16", lambda has=has_bf16: has)

@@ -184,8 +184,8 @@ def test_the_order_without_a_number_has_the_lowest_loss(text, monkeypatch):
     losses = {}
     counted = with_ngram._count_sample
 
-    def spy(prepared, order):
-        model = counted(prepared, order)
+    def spy(prepared, order, tokens):
+        model = counted(prepared, order, tokens)
         begin = int(prepared.val.tokens.size * with_ngram.TRIED_PART)
         losses[order] = -token_log_probs(
             model, with_ngram.parallel_rows(prepared.val, 1, begin)
@@ -641,5 +641,6 @@ def test_every_part_of_a_run_without_progress_says_what_it_is_if_it_is_long(text
     said: list[Notice] = []
     train([text], name="t", settings={**SHAPE, "steps": 1, "with_ngram": 3}, report=said.append)
     long = [event.text for event in said if isinstance(event, Notice) and "..." in event.text]
-    choosing, mixing, scoring = long
-    assert "how fast" in choosing and "held-out" in scoring and "mixture" in mixing
+    choosing, counting, fitting, scoring = long
+    assert "how fast" in choosing and "counting n-grams" in counting
+    assert "mixture" in fitting and "held-out" in scoring
