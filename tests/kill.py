@@ -44,7 +44,7 @@ STEPS = 6
 BUDGET = ["--steps", str(STEPS), "--checkpoint-every", "2", "--set", "validate_every=3"]
 SHAPE = ["--hidden-size", "4", "--layers", "1", "--seq-len", "6", "--batch-size", "2"]
 TRAINING = [*BUDGET, *SHAPE, "--seed", "1", "--precision", "float32", "--quiet"]
-ARCHITECTURES = ("lstm", "gru", "ngram")
+ARCHITECTURES = ("lstm", "gru", "ngram", "auto")
 TOKENS = torch.tensor([[5, 6, 7, 8]])
 # What a command does to files, as Python's audit events call it.
 FILE_EVENTS = {"open", "fcntl.flock"}
@@ -203,7 +203,7 @@ class Killing:
         return Seen(tuple(logits), step, step is None or step >= STEPS)
 
     def _is_trained_in_steps(self, stored: StoredModel) -> bool:
-        if stored.is_mixture or "imported" in stored.record:
+        if (stored.is_mixture and stored.ngram is None) or "imported" in stored.record:
             return False
         return registry.architecture(stored.config["architecture"]).estimator is None
 

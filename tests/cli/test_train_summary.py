@@ -54,14 +54,14 @@ def test_a_sample_is_cut_as_those_of_validations_are(capsys):
 
 
 def test_a_mixture_is_shown_beside_its_parts(capsys):
-    mixture = {"name": "book-mixture", "ngram": "book-ngram", "order": 8, "tokens": 500}
+    mixture = {"name": "book", "order": 8, "tokens": 500}
     mixture |= {"weights": [0.8, 0.2], "by_order": None}
     mixture |= {"network_loss": 1.4365, "ngram_loss": 1.5845, "mixture_loss": 1.3875}
     _put_mixture("book", mixture)
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
     assert lines[1:] == [
         "nats/token on 500 tokens of the other half:",
-        "book 1.4365",
-        "book-ngram 1.5845 8-gram",
-        "book-mixture 1.3875 book 0.8000, book-ngram 0.2000",
+        "network alone 1.4365",
+        "8-gram alone 1.5845",
+        "book 1.3875 0.8000 and 0.2000 of both",
     ]

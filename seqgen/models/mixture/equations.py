@@ -163,7 +163,11 @@ class Mixed(InferenceModel):
         if self.guide is not None:
             matched = self._in_order[self.guide].matched_by(children[self.guide])
         if self.gate is not None:
-            return self.gate.logits(normalise(np.stack(logits, 1)), matched), after
+            shape = len(tokens), len(logits), self.vocab_size
+            each = np.empty(shape, np.result_type(*logits))  # filled in less time than by np.stack
+            for number, of_part in enumerate(logits):
+                each[:, number] = of_part
+            return self.gate.logits(normalise(each), matched), after
         if matched is not None:
             weights = self.table[:, matched, None]  # (K, B, 1)
         return mix_logits(logits, weights), after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class Gate:
         if table.shape != (orders + len(parts) ** 2, len(parts)):
             raise ValueError(f"its gate of {table.size} coefficients does not fit its parts")
         self.constants, self.coefficients = table[:orders], table[orders:]
+        self._converted: tuple[Any, Leaf, Leaf] | None = None
 
     def logits(self, log_probs: Leaf, matched: Leaf | Sequence[int] | None) -> Leaf:
         """Compute the mixture's unnormalised log-probabilities (..., V).
@@ -53,14 +54,22 @@ class Gate:
         """
         ops = ops_of(log_probs)
         log_probs = ops.at_least(ops.wide(log_probs), LEAST)
-        constants = ops.of(self.constants, log_probs)
+        constants, coefficients = self._tables_like(log_probs)
         constants = constants[0] if matched is None else constants[matched]  # (..., K)
-        coefficients = ops.like(ops.of(self.coefficients, log_probs), log_probs)
         with ops.full_precision(log_probs):
             # A product for each row alone: those of several rows at once would round differently.
             exponents = mean_cross_log_probs(log_probs)[..., None, :] @ coefficients  # (..., 1, K)
-            exponents = exponents + ops.like(constants, log_probs)[..., None, :]
-            return (exponents @ log_probs)[..., 0, :]
+            return ((exponents + constants[..., None, :]) @ log_probs)[..., 0, :]
+
+    def _tables_like(self, log_probs: Leaf) -> tuple[Leaf, Leaf]:
+        """Convert both tables to a type and device; every step of a text has the same."""
+        kind = log_probs.dtype, getattr(log_probs, "device", None)
+        if self._converted is None or self._converted[0] != kind:
+            ops = ops_of(log_probs)
+            tables = self.constants, self.coefficients
+            each = (ops.like(ops.of(table, log_probs), log_probs) for table in tables)
+            self._converted = (kind, *each)
+        return self._converted[1:]
 
 
 def find_order_guide(parts: Sequence[InferenceModel]) -> tuple[int | None, int]:

@@ -177,8 +177,8 @@ class NGramArrays(ArrayModel):
 
     def matched_by(self, state: NGramState) -> list[int]:
         """Compute the length of the longest stored context of each row of a state."""
-        orders = np.arange(1, self.order)
-        return np.maximum.reduce((state.ids >= 0) * orders, -1, initial=0).tolist()
+        lengths = range(self.order - 1, 0, -1)
+        return [next((n for n in lengths if ids[n - 1] >= 0), 0) for ids in state.ids.tolist()]
 
     def contexts(self, tokens: np.ndarray, state: NGramState | None, kept: int) -> list[np.ndarray]:
         """Find for n = 1 to N - 1 the ids (B, `kept`) of the n-grams that end at the last tokens.

@@ -157,10 +157,11 @@ def test_the_text_of_a_mixture_is_that_of_its_parts(files, tmp_path, capsys):
     net = ("--model", "rnn", "--hidden-size", "4", "--steps", "1", "-q")
     assert run(["train", "a.txt", "--name", "wn", "--with-ngram", "3", *net]) == 0
     assert run(["train", "a.txt", "--name", "twins", "--members", "2", *net]) == 0
-    own = records(capsys, "novelty", "b.txt", "-m", "wn")
-    for mixed in ("wn-mixture", "twins", "wn+wn-ngram"):
+    assert run(["train", "a.txt", "--name", "own", *net]) == 0
+    own = records(capsys, "novelty", "b.txt", "-m", "own")
+    for mixed in ("wn", "twins", "wn+own"):
         assert records(capsys, "novelty", "b.txt", "-m", mixed) == own
-    write = ("sample", "-m", "wn-mixture", "--max-copy", "4", "--max-tokens", "30", "--seed", "1")
+    write = ("sample", "-m", "wn", "--max-copy", "4", "--max-tokens", "30", "--seed", "1")
     (written,) = records(capsys, *write)
     known = files[0].read_text().removesuffix(store.find("wn").validation_text.read_text())
     assert longest_of(written["text"], known) < 4
@@ -168,7 +169,7 @@ def test_the_text_of_a_mixture_is_that_of_its_parts(files, tmp_path, capsys):
     assert evaluated["novelty"]["model"]["share"]["characters"]
     # Another part held out, or another file.
     assert run(["train", "a.txt", "--model", "ngram", "--val", "0.2", "--name", "other", "-q"]) == 0
-    said = "the parts of wn:0.5+other:0.5 were trained on different texts"
+    said = "were trained on different texts"
     assert said in refusal(capsys, "novelty", "b.txt", "-m", "wn+other")
     tokens = ("--tokenizer", str(store.find("wn").path / store.TOKENIZER))
     more = ("--name", "b", *tokens, "-q")
