@@ -58,7 +58,9 @@ def import_model(
     """
     store.check_free(name, overwrite)
     if hub.is_address(path):
-        snapshot = hub.open_snapshot(hub.HubAddress.parse(str(path)))
+        address = hub.HubAddress.parse(str(path))
+        require(like is None, f"--like is for n-gram models: {address} has its own tokenizer")
+        snapshot = hub.open_snapshot(address)
         found = hub.download(snapshot, tell, shows_progress)
     else:
         found = _local(Path(path))

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import re
 import shutil
+import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from pathlib import Path
 
 from seqgen import __version__
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import parse_json
 from seqgen.packages import require_packages
 from seqgen.plugins.exchange.formats import ADAPTERS, PICKLES
 
@@ -46,6 +46,8 @@ QUANTIZED = re.compile(
 SHA256_DIGITS, BLOCK = 64, 1 << 20
 LOG_IN = "log in with hf auth login (or set HF_TOKEN)"
 UNAUTHORIZED, FORBIDDEN = 401, 403
+# Characters that a message has of an error of the HTTP client.
+LONGEST_REASON = 90
 
 
 class UnreachableHubError(SeqgenError):
@@ -313,8 +315,10 @@ def _folder_files(snapshot: Snapshot) -> list[str]:
     if ADAPTERS in files:
         needed = [ADAPTERS, ADAPTER_WEIGHTS]
     elif INDEX in files:
-        shards = parse_json(snapshot.fetch(INDEX).read_bytes()).get("weight_map", {}).values()
-        needed = [CONFIG, INDEX, *sorted({*map(str, shards)})]
+        from seqgen.plugins.exchange.hf_weights import shards_of
+
+        shards = shards_of(snapshot.fetch(INDEX).parent)
+        needed = [CONFIG, INDEX, *(path.name for path in shards)]
     else:
         needed = [CONFIG, WEIGHTS]
     missing = next((name for name in needed if name not in files), None)
@@ -329,8 +333,12 @@ def _folder_files(snapshot: Snapshot) -> list[str]:
             "loaded, so seqgen never loads it; use another revision or repository with "
             "safetensors files"
         )
-    absent = "is not in the cache" if snapshot.folder else "is not in the repository"
-    raise SeqgenError(f"{where} cannot be imported: {missing} {absent}")
+    if snapshot.folder:
+        raise UnreachableHubError(
+            f"{missing} of {where} is not in the cache, and the hub cannot be reached: run the "
+            "command again with a network"
+        )
+    raise SeqgenError(f"{where} cannot be imported: it has no {missing}")
 
 
 def _check_space(size: int) -> None:
@@ -444,7 +452,8 @@ def _unreachable(repository: str, error: Exception) -> str:
 
     if constants.HF_HUB_OFFLINE:
         return f"{repository} is not in the cache, and HF_HUB_OFFLINE is set: unset it to download"
+    reason = textwrap.shorten(first_line(error).rstrip("."), LONGEST_REASON, placeholder="...")
     return (
         f"{constants.ENDPOINT} does not answer, and {repository} is not complete in the cache: "
-        f"try again later ({first_line(error).rstrip('.')})"
+        f"run the command again when it can be reached ({reason})"
     )

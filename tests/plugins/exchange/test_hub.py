@@ -154,7 +154,11 @@ def test_a_download_that_ends_is_run_again(hub, folder, cli):
     hub.add(NAME, folder)
     hub.repositories[NAME].cut["model.safetensors"] = [0] * 20
     line = refused(cli, "import", ADDRESS)
-    assert "does not answer" in line and "try again later" in line
+    assert "does not answer" in line and "run the command again when it can be reached" in line
+    hub.repositories[NAME].refused = "broken"
+    line = refused(cli, "import", ADDRESS)
+    assert f"model.safetensors of {ADDRESS} is not in the cache" in line
+    hub.repositories[NAME].refused = ""
     hub.repositories[NAME].cut.clear()
     hub.requests.clear()
     assert cli("import", ADDRESS)[0] == 0 and same_weights("tiny-Gpt2", folder)
@@ -218,7 +222,7 @@ def test_only_pickles_are_refused_before_any_is_downloaded(hub, folder, cli):
     assert "as a pickle (pytorch_model.bin), which can run any code" in line
     assert hub.downloads() == []
     hub.add("someone/nothing", {"README.md": b"hello"})
-    assert "config.json is not in the repository" in refused(cli, "import", "hf:someone/nothing")
+    assert "it has no config.json" in refused(cli, "import", "hf:someone/nothing")
 
 
 def test_a_full_disk_is_said_before_the_download(hub, folder, cli, monkeypatch):
@@ -229,6 +233,7 @@ def test_a_full_disk_is_said_before_the_download(hub, folder, cli, monkeypatch):
     assert "1.0 kB of free space" in line and "HF_HOME" in line and hub.downloads() == []
 
 
+@pytest.mark.slow
 def test_revisions_are_branches_tags_and_commits(hub, folder, tmp_path, cli):
     old = hub.add(NAME, folder, "v1")
     other = checkpoint("qwen3", tmp_path / "other")
@@ -245,6 +250,7 @@ def test_revisions_are_branches_tags_and_commits(hub, folder, tmp_path, cli):
         assert same_weights(name, wanted)
 
 
+@pytest.mark.slow
 def test_shards_are_downloaded_by_their_index(hub, tmp_path, cli):
     sharded = checkpoint("gpt2", tmp_path / "sharded", max_shard_size="40KB")
     shards = sorted(path.name for path in sharded.glob("model-*.safetensors"))
@@ -256,6 +262,37 @@ def test_shards_are_downloaded_by_their_index(hub, tmp_path, cli):
     )
     assert cli("import", ADDRESS)[0] == 0 and same_weights("tiny-Gpt2", sharded)
     assert {*shards} <= {*hub.downloads()} and "consolidated.safetensors" not in hub.downloads()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [b"{", b"[]", b"{}", b'{"weight_map": {"a": "../x.safetensors"}}', b'{"weight_map": {"a": 1}}'],
+)
+def test_a_damaged_index_is_one_line(hub, folder, cli, index):
+    files = {"config.json": b"{}", "model.safetensors.index.json": index}
+    hub.add(NAME, files)
+    assert "model.safetensors.index.json" in refused(cli, "import", ADDRESS)
+
+
+def test_a_missing_shard_is_named(hub, cli):
+    index = b'{"weight_map": {"a": "model-1.safetensors"}}'
+    hub.add(NAME, {"config.json": b"{}", "model.safetensors.index.json": index})
+    assert "it has no model-1.safetensors" in refused(cli, "import", ADDRESS)
+
+
+def test_options_of_other_imports_are_refused_before_the_download(hub, folder, cli):
+    hub.add(NAME, folder)
+    assert "--like is for n-gram models" in refused(cli, "import", ADDRESS, "--like", "x")
+    assert cli("import", ADDRESS, "--name", "taken")[0] == 0
+    hub.requests.clear()
+    assert "already exists" in refused(cli, "import", ADDRESS, "--name", "taken")
+    assert hub.requests == []
+
+
+def test_the_missing_package_is_named(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for command in (("import", ADDRESS), ("push", "x", ADDRESS)):
+        assert refused(cli, *command).endswith(": pip install huggingface_hub")
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +353,7 @@ def test_fine_tuning_imports_the_model_once(hub, folder, tmp_path, cli):
     assert "has no model a/b" in refused(cli, *command[:3], "hf:a/b")
 
 
+@pytest.mark.slow
 def test_adapters_find_their_base_by_the_name_of_its_repository(hub, folder, tmp_path, cli):
     hub.add(NAME, folder)
     adapters = tmp_path / "adapters"
@@ -380,6 +418,7 @@ def test_a_pushed_model_comes_back_as_it_was(hub, book, tmp_path, cli, monkeypat
     assert given.keys() == wanted.keys() and all(torch.equal(given[k], wanted[k]) for k in wanted)
 
 
+@pytest.mark.slow
 def test_a_second_push_keeps_the_model_card(hub, book, cli, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setattr("huggingface_hub._commit_api.is_xet_available", lambda: False)
