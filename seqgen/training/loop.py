@@ -225,8 +225,9 @@ class Trainer:
         run = self.run
         if not run.step:
             return False
-        step = run.seconds / run.step
-        soon = run.seconds + run.validation_seconds + step
+        step, hooks = run.seconds / run.step, self.hooks
+        validation = run.validation_seconds or hooks.validation_steps * step
+        soon = run.seconds + (1 + hooks.final_validations) * validation + step
         return soon > self.budget.training_seconds(run)
 
     def _step(self, progress: StepProgress) -> tuple[float, float, int]:

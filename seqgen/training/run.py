@@ -160,6 +160,7 @@ class Hooks:
             run was interrupted.
         validation_steps: how many steps take as long as a validation. By no clock, since a resumed
             run is to validate at the same steps.
+        final_validations: how many validations take as long as the final one after training.
         figures: returns what the last validation has found besides the loss, by name.
         keep_best: called when the current model is the best so far by validation.
         checkpoint: called when a checkpoint should be written, after `keep_best` has been called;
@@ -173,6 +174,7 @@ class Hooks:
 
     validate: Callable[[], float | None] | None = None
     validation_steps: float = 0.0
+    final_validations: float = 0.0
     figures: Callable[[], Mapping[str, float]] = dict
     keep_best: Callable[[], None] = lambda: None
     checkpoint: Callable[[], None] = lambda: None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.store.loaded import LoadedModel
@@ -11,6 +13,27 @@ from seqgen.store.loaded import LoadedModel
 # Characters on which a model's scoring speed is measured, and the shortest part, unless the text
 # is shorter.
 TRIED_CHARACTERS, SHORTEST_PART = 1000, 2000
+
+
+Result = TypeVar("Result")
+
+
+def within_time(work: Callable[[int], Result], size: int, first: int, seconds: float) -> Result:
+    """Do some work on as much as a time allows, which a first small part of it shows.
+
+    Args:
+        work: takes how much to work on.
+        size: of all.
+        first: how much shows the speed; it counts if there is no time for twice as much.
+        seconds: the time, which may be infinite.
+    """
+    if math.isinf(seconds) or size <= first:
+        return work(size)
+    began = time.monotonic()
+    done = work(first)
+    took = time.monotonic() - began
+    possible = min(size, int(first * (seconds - took) / took))
+    return work(possible) if possible >= 2 * first else done
 
 
 def begin_of_part(text: str, share: float) -> int:

@@ -26,7 +26,8 @@ from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.registry import load_object
-from seqgen.scoring.mixture_fitting import fit_on_half, fitting_part
+from seqgen.scoring.loop import parallel_rows
+from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, fitting_part
 from seqgen.settings import require
 from seqgen.settings.options import Options, added_options
 from seqgen.settings.training import FINISHED, TrainingConfig
@@ -53,7 +54,7 @@ from seqgen.training.loop import Trainer
 from seqgen.training.regimes.base import TextRules
 from seqgen.training.regularising import Regularisation, take_dropout
 from seqgen.training.run import INTERRUPTED, Budget, Diverged, Hooks, Listener, Run
-from seqgen.training.scored_part import affordable_share, begin_of_part
+from seqgen.training.scored_part import affordable_share, begin_of_part, within_time
 from seqgen.training.validating import SAMPLE_TOKENS
 from seqgen.wording import ShortRepr, format_settings
 
@@ -63,6 +64,8 @@ FINISHING = "finishing this step before saving; Ctrl-C again stops without savin
 # The share of the time left that the final validation may take: of a network, and of one with an
 # n-gram part, where both are then scored alone too.
 FINAL_SHARE, FINAL_SHARE_OF_MIXTURE = 0.7, 0.45
+# Before it, the weights of members are fitted in this share, on so many tokens at first.
+FIT_SHARE_OF_MEMBERS, FITTED_FIRST = 0.3, 2500
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
 AddedOptions = added_options("train")
 
@@ -375,6 +378,7 @@ class Session:
         hooks = Hooks(
             validate=None if self.prepared.val is None else validate,
             validation_steps=validation.steps(tokens_per_step, sample=self.is_language_model),
+            final_validations=validation.finals,
             figures=lambda: validation.figures,
             keep_best=lambda: self.stored.write_weights(model),
             checkpoint=checkpoint,
@@ -494,10 +498,15 @@ class Session:
         part = self.prepared.val
         if not isinstance(self.loaded.model, Members) or part is None or part.tokens.size < 2:
             return None
-        stored = load_best(self.loaded)
-        fitted = fit_on_half(
-            stored.model.parts, fitting_part(part), direction=self.loaded.data.direction
-        )
+        parts = load_best(self.loaded).model.parts
+
+        def fit_on(tokens: int) -> HalvesFit:
+            """Fit on the first tokens."""
+            some = part if tokens == part.tokens.size else parallel_rows(part, 1, tokens)
+            return fit_on_half(parts, fitting_part(some), direction=self.loaded.data.direction)
+
+        seconds = FIT_SHARE_OF_MEMBERS * self.deadline.left
+        fitted = within_time(fit_on, part.tokens.size, FITTED_FIRST, seconds)
         members = {"weights": list(fitted.weights), "gate": list(map(list, fitted.gate)) or None}
         stored_members = {name: value for name, value in members.items() if value is not None}
         keep_settings(self.stored, self.training, members=stored_members)

@@ -64,6 +64,12 @@ class Validation(ABC):
     def final(self) -> FinalValidation:
         """Measure the model on all held-out data, if any."""
 
+    @property
+    def finals(self) -> float:
+        """How many `quick` validations take as long as the final one; 0 if that fits any time."""
+        val = self.prepared.val
+        return 0.0 if val is None else val.scored / min(val.scored, self.most)
+
     def steps(self, tokens_per_step: float, sample: bool) -> float:
         """Estimate how many training steps take as long as one `quick` validation.
 

@@ -40,6 +40,12 @@ class TextValidation(Validation):
         totals = add_up(scored, self.prepared.tokenizer)
         return totals.nll_nats / totals.tokens
 
+    @property
+    def finals(self) -> float:
+        # Of a text, the session chooses a part.
+        in_pairs = self.loaded.stored.task.takes_targets
+        return 0.0 if not in_pairs and self.prepared.val_text() is not None else super().finals
+
     def final(self) -> FinalValidation:
         totals, seconds = final_validation(self.loaded)
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)

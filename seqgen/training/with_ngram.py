@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -35,7 +33,7 @@ from seqgen.training.estimate import store_estimate
 from seqgen.training.estimators import impossible
 from seqgen.training.events import Event, Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan, why_not_mixable
-from seqgen.training.scored_part import begin_of_part
+from seqgen.training.scored_part import begin_of_part, within_time
 from seqgen.training.session import (
     Session,
     TrainingResult,
@@ -66,8 +64,8 @@ TRIED_PART = 0.4
 WORTH_KEEPING, WORTH_IT = 0.005, 0.01
 
 
-# After a timed run, weights are fitted in this share of the time that is left: first on so many
-# characters, and then on as many as that shows to be possible, if they are twice as many at least.
+# After a timed run, weights are fitted in this share of the time that is left, on so many
+# characters at first.
 FIT_SHARE, FITTED_FIRST = 0.5, 2500
 
 
@@ -216,7 +214,12 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     require_alike(network, ngram)
     text = held_out_text(network, whole=True)
     half = begin_of_part(text, 0.5)
-    fitted = _fit_within([network, ngram], text[:half], FIT_SHARE * session.deadline.left)
+
+    def fit_on(length: int) -> HalvesFit | None:
+        """Fit on the end of the first half."""
+        return _fit([network, ngram], text[begin_of_part(text[:half], length / half) : half])
+
+    fitted = within_time(fit_on, half, FITTED_FIRST, FIT_SHARE * session.deadline.left)
     if fitted is None or fitted.losses[0] - fitted.losses[-1] <= WORTH_KEEPING:
         with_it = f"with an n-gram model of order {ngram.model.config.order} it is no better"
         session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
@@ -263,19 +266,6 @@ def _mixed(
         ngram_loss=alone[1].nats_per_token,
         mixture_loss=mixture_loss,
     )
-
-
-def _fit_within(models: Sequence[LoadedModel], text: str, seconds: float) -> HalvesFit | None:
-    """Fit a mixture to as much of the end of a text as a time allows; see `_fit`."""
-    if math.isinf(seconds):
-        return _fit(models, text)
-    began = time.monotonic()
-    fitted = _fit(models, text[-FITTED_FIRST:])
-    took = time.monotonic() - began
-    possible = int(FITTED_FIRST * (seconds - took) / took)
-    if len(text) > FITTED_FIRST and possible >= 2 * FITTED_FIRST:
-        fitted = _fit(models, text[begin_of_part(text, min(1.0, possible / len(text))) :])
-    return fitted
 
 
 def _fit(models: Sequence[LoadedModel], text: str) -> HalvesFit | None:
