@@ -21,7 +21,7 @@ from seqgen.settings import ModelConfig
 from seqgen.settings.scoring import CacheConfig
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.text.corpus import Corpus
-from seqgen.training import baum_welch, counting
+from seqgen.training import counting
 
 VOCAB = 7
 # What a configuration gets where it has such a field. Nothing here is a default of seqgen.
@@ -148,6 +148,8 @@ FORMS: dict[str, dict[str, dict[str, Any]]] = {
 
 def two_iterations(model: Any, corpus: Corpus) -> None:
     """Fill a hidden Markov model by two iterations of EM."""
+    from seqgen.plugins.hmm import baum_welch
+
     baum_welch.fit(model, corpus, [0], 3, lambda done: "steps" if done.number == 2 else None)
 
 

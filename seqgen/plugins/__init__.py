@@ -6,6 +6,7 @@
 BROUGHT = {
     "exchange": ("huggingface", "marian", "sentencepiece"),
     "hawk": ("hawk",),
+    "hmm": ("hmm",),
     "hopfield": ("hopfield",),
     "labels": (
         "bag",

@@ -1,18 +1,15 @@
-"""Estimators of models without gradients: n-gram counts, and EM for hidden Markov models."""
+"""Estimators of models without gradients, and that of n-gram models: counting."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry
 from seqgen.settings.training import TrainingConfig
-from seqgen.store import METRICS
-from seqgen.training import baum_welch, counting
-from seqgen.training.events import Iteration, Notice, Report
-from seqgen.training.run import Budget, Run
+from seqgen.training import counting
+from seqgen.training.events import Notice, Report
 
 if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
@@ -129,46 +126,3 @@ def _order_facts(
             zip(fit_result.ngrams, unseen, discounts, strict=True), start=1
         )
     ]
-
-
-def run_em(
-    loaded: LoadedModel, prepared: Prepared, training: TrainingConfig, report: Report
-) -> EstimationResult:
-    """Fit the model by EM; each iteration counts as a step and an epoch. See `Estimator.run`."""
-    corpus, stored = prepared.as_read(prepared.train), loaded.stored
-    size, budget = int(corpus.tokens.size), Budget.of(training, steps_per_epoch=1)
-
-    with stored.log(METRICS) as metrics:
-
-        def enough(done: baum_welch.EMIteration) -> str | None:
-            share = budget.share(Run(step=done.number, seconds=done.seconds))
-            event = Iteration(
-                step=done.number,
-                share=share,
-                seconds=done.seconds,
-                tokens=done.number * size,
-                train_loss=done.nats_per_token,
-                tokens_per_second=done.number * size / done.seconds,
-            )
-            metrics.write(dataclasses.asdict(event))
-            report(event)
-            return training.budget if share >= 1 else None
-
-        never = impossible(prepared.tokenizer, loaded.framing)
-        last, stopped = baum_welch.fit(loaded.model, corpus, never, training.seed, enough)
-    return EstimationResult(
-        seconds=last.seconds,
-        tokens=last.number * size,
-        steps=last.number,
-        train_loss=last.nats_per_token,
-        stopped=stopped,
-        seed=training.seed,
-    )
-
-
-EXPECTATION = Estimator(
-    run_em,
-    "hidden Markov models",
-    ("estimated", "by EM"),
-    frozenset({"seed", "steps", "epochs", "minutes"}),
-)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from seqgen.models.hmm.model import HMM
-from seqgen.models.hmm.settings import HMMConfig
+from seqgen.plugins.hmm.baum_welch import expected_counts, random_tables
+from seqgen.plugins.hmm.model import HMM
+from seqgen.plugins.hmm.settings import HMMConfig
 from seqgen.text.corpus import Corpus
-from seqgen.training.baum_welch import expected_counts, random_tables
 
 # As many as the characters of a text; rows that are scored side by side, and tokens of each.
 VOCAB, ROWS, LENGTH = 64, 64, 128

@@ -1,10 +1,11 @@
 """What a token costs a hidden Markov model, as the benchmark prints it."""
 
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 from benchmarks.__main__ import run
 
 
+@needs("hmm")
 def test_the_cost_of_a_token_is_measured(capsys):
     found = records(capsys, "hmm", "--states", "2,3", "--repeats", 1, by=run)
     assert [record["states"] for record in found] == [2, 3]

@@ -6,7 +6,7 @@ import os
 import shutil
 
 import pytest
-from helpers_cli import installed, known_kinds
+from helpers_cli import installed, known_kinds, needs
 from make_kinds import EXACT, PAIRS_FILE, RECIPES, TARGETS, VECTORS, filled_in
 from places import STORED
 from stored_answers import records
@@ -138,7 +138,7 @@ def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
         (["gru"], 40_000, True),
         (["gru"], 40_001, False),
         (["ngram"], 10**9, True),  # by either engine over arrays
-        (["hmm", "ngram"], 10**9, True),
+        pytest.param(["hmm", "ngram"], 10**9, True, marks=needs("hmm")),
         (["ngram", "gru"], 10**9, False),
     ],
 )

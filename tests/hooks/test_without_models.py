@@ -144,6 +144,21 @@ def test_without_hopfield(ran):
 
 
 @pytest.mark.slow
+def test_without_hmm(ran):
+    helped, shown, *others = ran(
+        "hmm",
+        "--help",
+        f"models show {MODELS}/hmm",
+        "train words.txt --model hmm --steps 2",
+        f"sample -m {MODELS}/hmm",
+        f"perplexity words.txt -m {MODELS}/hmm",
+    )
+    assert helped[0] == shown[0] == 0
+    assert "hmm" in shown[1]
+    refused(others, "hmm")
+
+
+@pytest.mark.slow
 def test_without_hawk(ran):
     helped, shown, *others = ran(
         "hawk",

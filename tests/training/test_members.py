@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from helpers_cli import installed, records, refusal
+from helpers_cli import installed, needs, records, refusal
 from training_runs import both_ways, corpus_of, run_loop, settings_for
 
 from seqgen import registry, store
@@ -221,7 +221,7 @@ def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):
     ("arguments", "why"),
     [
         (["--model", "ngram"], "is for networks, which ngram is not"),
-        (["--model", "hmm"], "is for networks, which hmm is not"),
+        pytest.param(["--model", "hmm"], "is for networks, which hmm is not", marks=needs("hmm")),
         (["--model", "seq2seq"], "is for models of text"),
         (["--labels"], "is for models of text"),
         (["--regime", "scheduled"], "is for regimes that only read texts"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.processors import normalise
 from seqgen.generation.token_bytes import bytes_within_and_first, end_and_dead_end
-from seqgen.models.hmm.arrays import HMMArrays
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.plugins.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.plugins.patterns.constraint import Constraint
@@ -75,10 +75,24 @@ class NGramContexts:
         return normalise(self._model.steps.row(context).astype(np.float64))
 
 
+@runtime_checkable
+class HiddenMarkovModel(Protocol):
+    """Hidden Markov model over arrays, with its tables (K, K) and (K, V)."""
+
+    transition: np.ndarray
+    emission: np.ndarray
+
+    def start(self, batch: int) -> Any:
+        """Open a state, whose `predicted` (B, K) are log-probabilities of the hidden state."""
+
+    def __call__(self, tokens: np.ndarray, state: Any, last: int) -> tuple[np.ndarray, Any]:
+        """Read tokens (B, T); return logits and the state."""
+
+
 class HMMBelief:
     """Tables of a hidden Markov model, and its belief about the hidden state."""
 
-    def __init__(self, model: HMMArrays) -> None:
+    def __init__(self, model: HiddenMarkovModel) -> None:
         self._model = model
         self.transition = model.transition.astype(np.float64)
         self.emission = model.emission.astype(np.float64)
@@ -99,7 +113,7 @@ def exactly(loaded: LoadedModel, form: Constraint) -> Exact:
     model = getattr(loaded.model, "arrays", loaded.model)
     if isinstance(model, NGramArrays):
         return Exact.of(form, NGramContexts(model))
-    if isinstance(model, HMMArrays):
+    if isinstance(model, HiddenMarkovModel):
         return ExactHidden.of(form, HMMBelief(model))
     raise UsageError(
         f"only what an n-gram or a hidden Markov model writes can be summed, and "

@@ -9,7 +9,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal
+from helpers_cli import has_plugin, records, refusal
 from places import ROOT, STORED
 
 from seqgen.cli import run
@@ -28,8 +28,9 @@ MODELS = {
     "zeros": ("--model", "ngram", "--order", "3", "--smoothing", "maximum-likelihood"),
     "subwords": ("--tokenizer", "bpe", "--vocab-size", "300", "--model", "gru", *NETWORK),
     "bytes": ("--tokenizer", "byte", "--model", "transformer", "--heads", "2", *NETWORK),
-    "states": ("--model", "hmm", "--set", "num_states=3", "--steps", "2", "--seed", "1"),
 }
+if has_plugin("hmm"):
+    MODELS["states"] = tuple("--model hmm --set num_states=3 --steps 2 --seed 1".split())
 
 
 @pytest.fixture(scope="module")

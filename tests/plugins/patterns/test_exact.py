@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal
+from helpers_cli import has_plugin, records, refusal
 
 import seqgen
 from seqgen.cli import run
@@ -61,7 +61,7 @@ def enumerated(loaded, pattern, most):
 
 
 CASES = [("stream", "modified-kneser-ney"), ("line", "maximum-likelihood"), ("line", "add-delta")]
-CASES += [("stream", "hmm"), ("line", "hmm")]
+CASES += [(documents, "hmm") for documents in ("stream", "line") if has_plugin("hmm")]
 
 
 @pytest.mark.fast_for(

@@ -71,7 +71,7 @@ def test_find_lr_refuses_in_a_line(text, capsys):
     assert "no learning rate" in refusal(capsys, "find-lr", text, "--model", "ngram")
     broken = text.with_name("broken.txt")  # refused before it is read
     broken.write_bytes(b"\xff" * 9)
-    assert "no learning rate" in refusal(capsys, "find-lr", broken, "--model", "hmm")
+    assert "no learning rate" in refusal(capsys, "find-lr", broken, "--model", "ngram")
     said = refusal(capsys, "find-lr", text, "--name", "x")
     assert "No such option: --name" in said
     assert "No such option: --resume" in refusal(capsys, "find-lr", "--resume", "x")

@@ -14,9 +14,9 @@ import numpy as np
 
 from seqgen.engines.arrays import multiply
 from seqgen.models.arrays import ArrayModel
-from seqgen.models.hmm.settings import HMMConfig
 from seqgen.models.inference import LOGITS_AT_ONCE
 from seqgen.models.state import State
+from seqgen.plugins.hmm.settings import HMMConfig
 
 # How far the sum of stored probabilities may be from 1: bf16 has 8 bits of precision.
 ROUNDING = 2**-7

@@ -18,17 +18,17 @@ import seqgen
 from seqgen import registry
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.hmm.model import HMM
-from seqgen.models.hmm.settings import HMMConfig
-from seqgen.text.corpus import Corpus
-from seqgen.training import baum_welch
-from seqgen.training.baum_welch import (
+from seqgen.plugins.hmm import baum_welch
+from seqgen.plugins.hmm.baum_welch import (
     Tables,
     expected_counts,
     fit,
     maximise_likelihood,
     random_tables,
 )
+from seqgen.plugins.hmm.model import HMM
+from seqgen.plugins.hmm.settings import HMMConfig
+from seqgen.text.corpus import Corpus
 from seqgen.training.estimators import Estimator
 
 K, V = 3, 4

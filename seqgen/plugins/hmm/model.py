@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from seqgen.models.counted import CountedModel
-from seqgen.models.hmm.arrays import HMMArrays
-from seqgen.models.hmm.settings import HMMConfig
+from seqgen.plugins.hmm.arrays import HMMArrays
+from seqgen.plugins.hmm.settings import HMMConfig
 
 
 class HMM(CountedModel):

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.models.hmm.model import HMM
-from seqgen.models.hmm.settings import HMMConfig
+from seqgen.plugins.hmm.model import HMM
+from seqgen.plugins.hmm.settings import HMMConfig
 from seqgen.text.batches import split_spans
 from seqgen.text.corpus import Corpus
 
