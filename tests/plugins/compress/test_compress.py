@@ -30,7 +30,7 @@ MODELS = {
     "bytes": ("--tokenizer", "byte", "--model", "transformer", "--heads", "2", *NETWORK),
 }
 if has_plugin("hmm"):
-    MODELS["states"] = tuple("--model hmm --set num_states=3 --steps 2 --seed 1".split())
+    MODELS["states"] = ("--model", "hmm", "--set", "num_states=3", "--steps", "2", "--seed", "1")
 
 
 @pytest.fixture(scope="module")
