@@ -85,15 +85,20 @@ class ChatTemplate:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise SeqgenError(f"{self.name} fails: {first_line(error)}") from None
 
-    @functools.cached_property
+    @property
     def _compiled(self) -> Template:
         from jinja2 import TemplateSyntaxError
 
         try:
-            return _environment().from_string(self.source)
+            return _compile(self.source)
         except TemplateSyntaxError as error:
             where = f"line {error.lineno}"
             raise SeqgenError(f"{self.name} is broken: {first_line(error)} ({where})") from None
+
+
+@functools.lru_cache(maxsize=16)
+def _compile(source: str) -> Template:
+    return _environment().from_string(source)
 
 
 @functools.cache
@@ -185,12 +190,15 @@ class ChatModel:
     stop: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, loaded: LoadedModel, template: ChatTemplate | None) -> ChatModel:
+    def of(
+        cls, loaded: LoadedModel, template: ChatTemplate | None = None, instead: str = ""
+    ) -> ChatModel:
         """Return a model with its template.
 
         Args:
             loaded: the model.
             template: given by the user; None for the one that came with the model.
+            instead: what to do without one, for the message.
 
         Raises:
             UsageError: the model writes from sources or labels.
@@ -202,10 +210,7 @@ class ChatModel:
             raise SeqgenError(f"{name} writes from right to left, and a chat reads forward")
         template = template or stored_template(loaded.stored)
         if template is None:
-            raise SeqgenError(
-                f"{name} has no chat template: seqgen sample -i -m {name} continues texts, and "
-                "--template FILE.jinja gives it one"
-            )
+            raise SeqgenError(f"{name} has no chat template{instead and ': '}{instead}")
         model = cls(loaded, template)
         end, stop = model._end_of_turn()
         if end is not None and end not in loaded.framing.stops:

@@ -51,7 +51,9 @@ def chat(
     rows = 1 if talks else sampling.batch_size
     work = Work(rows=rows, written=rows * sampling.max_tokens)
     loaded = load(model.model, machine.device, machine.precision, work=work)
-    answering = ChatModel.of(loaded, template)
+    name = loaded.stored.name
+    instead = f"seqgen sample -i -m {name} continues texts, and --template FILE.jinja gives it one"
+    answering = ChatModel.of(loaded, template, instead)
     seed = secrets.randbelow(1 << 31) if sampling.seed is None else sampling.seed
     options = sampling.sampling(seed, answering.stop)
     out.uses([loaded], seed)

@@ -41,7 +41,7 @@ from seqgen.generation.prompts import Prompt, open_sources
 from seqgen.generation.text_batch import Row
 from seqgen.limits import seconds_at_most
 from seqgen.models.inference import LOGITS_AT_ONCE
-from seqgen.plugins.serve import protocol
+from seqgen.plugins.serve import chat, embedding, protocol
 from seqgen.plugins.serve.engine import (
     Busy,
     Engine,
@@ -86,6 +86,8 @@ DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 T = TypeVar("T")
 Endpoint = Callable[["Server", Request], Awaitable[Response]]
+# Reads the fields of a request for a model, within the server's limits.
+Parse = Callable[[dict[str, Any], LoadedModel, ServeOptions], Query]
 
 
 class Server:
@@ -299,13 +301,41 @@ async def completions(server: Server, request: Request) -> Response:
     """Answer `POST /v1/completions`: generate texts."""
     begun, deadline = time.monotonic(), server.deadline()
     fields = await server.read(request, (*protocol.FILTERS, *protocol.OTHERS))
+    return await texts(server, request, fields, protocol.read_completion, begun, deadline)
+
+
+async def chat_completions(server: Server, request: Request) -> Response:
+    """Answer `POST /v1/chat/completions`: answer conversations."""
+    begun, deadline = time.monotonic(), server.deadline()
+    fields = await server.read(request, chat.FIELDS)
+    return await texts(server, request, fields, chat.read_chat, begun, deadline)
+
+
+async def texts(
+    server: Server,
+    request: Request,
+    fields: dict[str, Any],
+    parse: Parse,
+    begun: float,
+    deadline: float,
+) -> Response:
+    """Write the texts that a request asks for.
+
+    Args:
+        server: has the models.
+        request: asks.
+        fields: of its body.
+        parse: reads them.
+        begun: when it arrived, by `time.monotonic`.
+        deadline: when it is to end.
+    """
     loaded = await server.model(fields)
     by = server.patterns if fields.keys() & {"pattern", "response_format"} else None
-    read = server.prepare(deadline, read_completion, fields, loaded, server.options, by=by)
+    read = server.prepare(deadline, parse_in_time, parse, fields, loaded, server.options, by=by)
     asked = await until_gone(request, read)
-    texts = len(asked.prompts) * asked.candidates
-    if texts > MOST_TEXTS:
-        why = f"the request asks for {texts:,} texts, and {MOST_TEXTS:,} is the most: send several"
+    number = len(asked.prompts) * asked.candidates
+    if number > MOST_TEXTS:
+        why = f"the request asks for {number:,} texts, and {MOST_TEXTS:,} is the most: send several"
         raise Refused(why, param="prompt")
     answer = Answer(server, asked, begun, deadline, client_of(request))
     if asked.stream:
@@ -319,10 +349,12 @@ def client_of(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
 
-def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> Query:
-    """Parse a completion request within a time limit; see `protocol.read_completion`."""
+def parse_in_time(
+    parse: Parse, fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions
+) -> Query:
+    """Parse the fields of a request within a time limit."""
     with seconds_at_most(PATTERN_SECONDS):
-        return protocol.read_completion(fields, loaded, limits)
+        return parse(fields, loaded, limits)
 
 
 class Answer:
@@ -337,9 +369,10 @@ class Answer:
         self.scores = Inbox()
         self.tasks: list[Job] = []
         self.offsets: dict[Row, protocol.TextOffsets] = {}  # of the choices that have begun
+        form = asked.form
         self.about = {
-            "id": f"cmpl-{secrets.token_hex(12)}",
-            "object": "text_completion",
+            "id": f"{form.prefix}-{secrets.token_hex(12)}",
+            "object": form.chunk if asked.stream else form.whole,
             "created": int(time.time()),
             "model": asked.loaded.name,
             "seed": asked.writer.options.seed,
@@ -433,14 +466,14 @@ class Answer:
             known[row] = protocol.TextOffsets(asked, prompt)
             text = asked.loaded.echoed(prompt.text, text) if asked.echo else text
         if asked.top is not None:
-            logprobs = protocol.logprobs_of(
-                asked, [*before, *noted], known[row].push(before, noted)
-            )
-        return {"text": text, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
+            logprobs = asked.form.logprobs(asked, [*before, *noted], known[row].push(before, noted))
+        content = asked.form.content(text, first, asked.stream)
+        return {**content, "index": index, "logprobs": logprobs, **protocol.finish(reason)}
 
     async def stream(self) -> AsyncIterator[str]:
         """Yield the server-sent events of a streamed response."""
-        plain = self.asked.top is None and not self.asked.echo
+        alike = self.asked.form.pieces_alike
+        plain = alike and self.asked.top is None and not self.asked.echo
         try:
             scored = await self.prompts()
             async for pieces in self.inbox.batches():
@@ -563,16 +596,27 @@ async def score(server: Server, request: Request) -> Response:
     return await records_of(server, request, loaded, deadline, score_each(loaded, lines))
 
 
+async def embeddings(server: Server, request: Request) -> Response:
+    """Answer `POST /v1/embeddings`: vectors of texts."""
+    deadline = server.deadline()
+    fields = await server.read(request, embedding.FIELDS)
+    loaded = await server.model(fields)
+    read = server.prepare(deadline, embedding.read_inputs, fields, loaded, server.options)
+    asked = await until_gone(request, read)
+    return await records_of(server, request, loaded, deadline, asked.records(), usage=asked.usage)
+
+
 async def records_of(
     server: Server,
     request: Request,
     loaded: LoadedModel,
     deadline: float,
     work: Iterator[dict[str, Any] | None],
+    **more: Any,
 ) -> Response:
     """Run work that yields records in the engine, between texts of other requests; send them.
 
-    None in the place of a record lets others go first.
+    None in the place of a record lets others go first. `more` is sent after the records.
     """
     inbox = Inbox()
     task = Job(loaded, inbox.put, deadline, work)
@@ -585,7 +629,7 @@ async def records_of(
         records = await until_gone(request, all_of_them())
     finally:
         task.cancelled = True
-    return JSONResponse({"object": "list", "model": loaded.name, "data": records})
+    return JSONResponse({"object": "list", "model": loaded.name, "data": records, **more})
 
 
 def endpoint_of(function: Callable[..., Iterator[Any]], known: Sequence[str]) -> Endpoint:
@@ -731,6 +775,8 @@ ROUTES: dict[str, tuple[str, Endpoint]] = {
     "/v1/models": ("GET", models),
     "/v1/models/{name:path}": ("GET", models),
     "/v1/completions": ("POST", completions),
+    "/v1/chat/completions": ("POST", chat_completions),
+    "/v1/embeddings": ("POST", embeddings),
     "/v1/score": ("POST", score),
     "/tokenizer_info": ("GET", tokenizer_info),
     "/tokenize": ("POST", tokenize),

@@ -37,7 +37,7 @@ class SaidLog(logging.Handler):
 
 @takes_options
 def serve(served: Served, options: ServeOptions, threads: Threads, out: Output) -> None:
-    """Serve trained models over HTTP, in the form of OpenAI's completions.
+    """Serve trained models over HTTP, in the form of OpenAI's completions, chats and embeddings.
 
     The texts of all requests are written in one batch, and each is what `seqgen sample` writes
     with its seed. Open the address in a browser for a page to play with the models. SIGTERM,

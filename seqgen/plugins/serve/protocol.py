@@ -153,6 +153,36 @@ def within(name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
+class CompletionForm:
+    """Shape of the responses of `/v1/completions`.
+
+    Attributes:
+        prefix: how their ids begin.
+        whole: what a response is called.
+        chunk: what a streamed event is called.
+        pieces_alike: whether the first event of a text has the fields of all others.
+    """
+
+    prefix, whole, chunk = "cmpl", "text_completion", "text_completion"
+    pieces_alike = True
+
+    def content(self, text: str, first: bool, streams: bool) -> dict[str, Any]:
+        """Build the part of a choice that has its text.
+
+        Args:
+            text: all of it, or its next piece.
+            first: it is the first piece.
+            streams: it is streamed.
+        """
+        return {"text": text}
+
+    def logprobs(
+        self, asked: Query, tokens: Sequence[TokenLogprob | int], offsets: Sequence[int]
+    ) -> dict[str, Any]:
+        """Build the log-probabilities of tokens; see `logprobs_of`."""
+        return logprobs_of(asked, tokens, offsets)
+
+
 @dataclass(frozen=True)
 class Query:
     """Parsed completion request.
@@ -169,6 +199,7 @@ class Query:
         top: how many likely tokens to send; None for no log-probabilities.
         stream: send pieces as they come.
         usage: and the number of tokens at the end of a stream.
+        form: of the response.
     """
 
     loaded: LoadedModel
@@ -182,6 +213,7 @@ class Query:
     top: int | None
     stream: bool
     usage: bool
+    form: CompletionForm
 
     @property
     def scores_prompts(self) -> bool:
@@ -274,6 +306,30 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     loaded.conditioning.check(None)
     if "suffix" in fields:
         raise Refused("suffix is not supported", param="suffix")
+    prompts, added = read_prompts(fields.get("prompt", ""), loaded, limits)
+    return read_query(fields, Writer(loaded, options), prompts, added, CompletionForm())
+
+
+def read_query(
+    fields: dict[str, Any],
+    writer: Writer,
+    prompts: Sequence[Prompt],
+    added: Sequence[int],
+    form: CompletionForm,
+) -> Query:
+    """Parse what a request wants of its texts: how many, and how they are sent.
+
+    Args:
+        fields: of `/v1/completions`.
+        writer: writes them.
+        prompts: of the request.
+        added: how many tokens were put before each.
+        form: of the response.
+
+    Raises:
+        SeqgenError: a field has no meaning.
+    """
+    loaded, options = writer.loaded, writer.options
     choices = within("n", fields.get("n", 1), 1, MOST_CHOICES)
     candidates = within("best_of", fields.get("best_of", choices), choices, MOST_CHOICES)
     flags = {name: typed(name, fields.get(name, False), bool) for name in ("echo", "stream")}
@@ -291,8 +347,6 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     extra = fields.get("stream_options", {})
     if not (isinstance(extra, dict) and extra.keys() <= {"include_usage"}):
         raise Refused("stream_options may have include_usage alone", param="stream_options")
-    prompts, added = read_prompts(fields.get("prompt", ""), loaded, limits)
-    writer = Writer(loaded, options)
     processors = with_bias(writer.processors, fields.get("logit_bias", {}), loaded, options)
     usage = typed("include_usage", extra.get("include_usage") or False, bool)
     return Query(
@@ -307,13 +361,20 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
         top=top,
         stream=flags["stream"],
         usage=usage,
+        form=form,
     )
 
 
 def read_prompts(
-    prompt: Any, loaded: LoadedModel, limits: ServeOptions
+    prompt: Any, loaded: LoadedModel, limits: ServeOptions, name: str = "prompt"
 ) -> tuple[list[Prompt], list[int]]:
     """Parse the prompts, and count the tokens that were added before each.
+
+    Args:
+        prompt: one, or several.
+        loaded: the model.
+        limits: of the server.
+        name: the field that has them.
 
     Raises:
         SeqgenError: they are no prompts, too many or too long, or the model does not know them.
@@ -322,31 +383,49 @@ def read_prompts(
     if each is prompt and each and all(isinstance(one, int) for one in each):
         each = [each]
     if not 1 <= len(each) <= MOST_PROMPTS:
-        raise Refused(f"prompt must be 1 to {MOST_PROMPTS:,} prompts", param="prompt")
+        raise Refused(f"{name} must be 1 to {MOST_PROMPTS:,} texts", param=name)
     if all(isinstance(one, str) for one in each):
         (prompts,) = batches(loaded, each, len(each))
         added = [len(p.tokens) - len(loaded.ids(p.text)) for p in prompts]
     elif all(isinstance(one, list) for one in each):
-        pairs = [_prompt_of_ids(index, one, loaded) for index, one in enumerate(each)]
+        pairs = [_prompt_of_ids(index, one, loaded, name) for index, one in enumerate(each)]
         prompts, added = map(list, zip(*pairs, strict=True))
     else:
-        raise Refused("prompt must be a string, a list of them, or lists of ids", param="prompt")
-    longest = max(len(p.tokens) + len(p.source_tokens) for p in prompts)
-    if longest > limits.max_prompt:
-        why = f"the prompt has {longest:,} tokens, and --max-prompt is {limits.max_prompt:,}"
-        raise Refused(why, param="prompt", code="context_length_exceeded")
+        raise Refused(f"{name} must be a string, a list of them, or lists of ids", param=name)
+    for one in prompts:
+        require_length(one, "--max-prompt is", limits.max_prompt, name)
     return prompts, added
 
 
-def _prompt_of_ids(index: int, ids: list[Any], loaded: LoadedModel) -> tuple[Prompt, int]:
+def require_length(prompt: Prompt, what: str, most: int, param: str) -> None:
+    """Refuse a prompt that is too long.
+
+    Args:
+        prompt: with its tokens.
+        what: has the limit, with a verb.
+        most: the limit.
+        param: the field of the prompt.
+
+    Raises:
+        Refused: it has more tokens.
+    """
+    length = len(prompt.tokens) + len(prompt.source_tokens)
+    if length > most:
+        why = f"the prompt has {length:,} tokens, and {what} {most:,}"
+        raise Refused(why, param=param, code="context_length_exceeded")
+
+
+def _prompt_of_ids(
+    index: int, ids: list[Any], loaded: LoadedModel, name: str
+) -> tuple[Prompt, int]:
     """Create a prompt from token ids, with the start symbol added if it is missing."""
     if loaded.conditioning.is_source:
-        raise Refused(f"{loaded.name} writes from sources, which are text", param="prompt")
+        raise Refused(f"{loaded.name} writes from sources, which are text", param=name)
     size = loaded.tokenizer.vocab_size
     wrong = next((i for i in ids if type(i) is not int or not 0 <= i < size), None)
     if wrong is not None:
-        why = f"prompt has the id {shorten(repr(wrong))}; those of {loaded.name} are below {size:,}"
-        raise Refused(why, param="prompt")
+        why = f"{name} has the id {shorten(repr(wrong))}; those of {loaded.name} are below {size:,}"
+        raise Refused(why, param=name)
     text = loaded.tokenizer.decode(ids)
     ids = tuple(ids[::-1] if loaded.backward else ids)
     started = ids[:1] == (loaded.framing.start,)
