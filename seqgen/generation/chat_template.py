@@ -148,20 +148,30 @@ def stored_template(stored: StoredModel | StoredMixture) -> ChatTemplate | None:
     Raises:
         SeqgenError: there are several without a default, or an earlier version imported it.
     """
-    (model, *_) = parts_of(stored)
-    record = model.record
-    kept = record.get(KEPT)
+    model = _pretrained(stored)
+    kept = model.record.get(KEPT)
     source = kept.get("chat_template") if isinstance(kept, dict) else None
     if source is None:
-        origin = model.base if model.is_adapter else origins_of(model).get("init_from")
-        return None if origin is None else stored_template(origin)
-    variables = record.get(SPECIAL_TOKENS)
-    if not isinstance(variables, dict):
+        return None
+    if SPECIAL_TOKENS not in model.record:
         raise SeqgenError(
             f"{model.name} was imported by an earlier version, which did not keep the names of "
             "special tokens that its chat template needs: import it again"
         )
-    return ChatTemplate(_default_of(source, model.name), variables)
+    return ChatTemplate(_default_of(source, model.name), special_names(stored))
+
+
+def special_names(stored: StoredModel | StoredMixture) -> dict[str, str]:
+    """Read the names of special tokens by what templates call them; empty if none are known."""
+    names = _pretrained(stored).record.get(SPECIAL_TOKENS)
+    return names if isinstance(names, dict) else {}
+
+
+def _pretrained(stored: StoredModel | StoredMixture) -> StoredModel:
+    """Find the model that a fine-tuned one began from; any other model is its own."""
+    (model, *_) = parts_of(stored)
+    origin = model.base if model.is_adapter else origins_of(model).get("init_from")
+    return model if origin is None else _pretrained(origin)
 
 
 def _default_of(source: Any, name: str) -> str:

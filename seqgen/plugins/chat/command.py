@@ -20,7 +20,7 @@ from seqgen.plugins.chat.options import ChatOptions, ChatSampling
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.generation.chat_template import ChatModel, ChatTemplate
+    from seqgen.generation.chat_template import ChatModel
     from seqgen.settings.generation import SampleOptions
 
 # No template comes near this.
@@ -41,17 +41,21 @@ def chat(
     `content`. With --json, each answer is a record like those of `seqgen sample`, with the
     conversation and the answer in `messages`.
     """
-    from seqgen.generation.chat_template import ChatModel
+    from seqgen.generation.chat_template import ChatModel, ChatTemplate, special_names
     from seqgen.store.loading import Work, load
 
     talks = piped_input() is None
-    if talks and not (is_terminal(sys.stdin) and is_terminal(sys.stdout) and not out.json):
+    if talks and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise UsageError("a chat needs a terminal; pipe questions in without one, one a line")
-    template = None if about.template is None else read_template(about.template)
+    if talks and out.json:
+        raise UsageError("--json is for questions from a pipe, one a line")
+    source = None if about.template is None else read_template(about.template)
     rows = 1 if talks else sampling.batch_size
     work = Work(rows=rows, written=rows * sampling.max_tokens)
     loaded = load(model.model, machine.device, machine.precision, work=work)
-    name = loaded.stored.name
+    name, template = loaded.stored.name, None
+    if source is not None:
+        template = ChatTemplate(source, special_names(loaded.stored), about.template)
     instead = f"seqgen sample -i -m {name} continues texts, and --template FILE.jinja gives it one"
     answering = ChatModel.of(loaded, template, instead)
     seed = secrets.randbelow(1 << 31) if sampling.seed is None else sampling.seed
@@ -67,20 +71,18 @@ def chat(
         answer_lines(answering, options, about.system, out)
 
 
-def read_template(name: str) -> ChatTemplate:
+def read_template(name: str) -> str:
     """Read the file of --template.
 
     Raises:
         SeqgenError: it cannot be read, or is no text.
     """
-    from seqgen.generation.chat_template import ChatTemplate
-
     with reporting_os_errors(f"{name} cannot be read"):
         path = require_regular(Path(name))
         if path.stat().st_size > MOST_BYTES:
             raise SeqgenError(f"{name} is larger than any chat template")
         try:
-            return ChatTemplate(path.read_text(encoding="utf-8"), {}, name)
+            return path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise SeqgenError(f"{name} is not UTF-8 at byte {error.start:,}") from None
 

@@ -16,7 +16,7 @@ from hf_models import checkpoint
 
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
-from seqgen.generation.chat_template import ChatModel, stored_template
+from seqgen.generation.chat_template import ChatModel, ChatTemplate, stored_template
 from seqgen.generation.sample import stream
 from seqgen.generation.text_batch import prefill
 from seqgen.plugins.chat import command, conversation
@@ -377,6 +377,30 @@ def test_control_characters_are_escaped_on_a_terminal(there, cli, typing, monkey
     monkeypatch.setattr(output, "is_terminal", lambda stream: True)
     typing("one")
     assert cli("chat", "-m", "smol", "--quiet")[1] == "a\\x1b[2Jb\n\n\n"
+
+
+def test_json_is_for_a_pipe(there, cli, typing):
+    typing("one")
+    code, out, err = cli("chat", "-m", "smol", "--json")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "questions from a pipe" in err
+
+
+def test_a_given_template_knows_the_names_of_special_tokens(there, cli, piped, tmp_path):
+    (tmp_path / "t").write_text("{{ eos_token }}{{ messages[0].content }}")
+    piped("a\n")
+    code, out, _ = cli("chat", "-m", "smol", "--template", tmp_path / "t", "--json", *FEW)
+    assert (code, json.loads(out)["prompt"]) == (0, "<|im_end|>a")
+
+
+def test_a_conversation_with_counts(there, cli, tmp_path):
+    """An n-gram model has a drawer, which needs no logits."""
+    (tmp_path / "text.txt").write_text("Q: who?\nA: me.\n" * 50)
+    train = ("train", tmp_path / "text.txt", "--model", "ngram", "--order", "12", "--name", "count")
+    assert cli(*train, "--quiet", "--overwrite")[0] == 0
+    source = "{% for m in messages %}Q: {{ m.content }}\n{% endfor %}A: "
+    model = ChatModel.of(load("count", "cpu", work=Work()), ChatTemplate(source, {}))
+    talk = Conversation(model, SampleOptions(max_tokens=3, seed=1))
+    assert ["".join(talk.answer("who?")) for _ in range(2)] == ["me.", "me."]
 
 
 def test_without_a_terminal_and_without_a_pipe(there, cli, monkeypatch):
