@@ -462,7 +462,7 @@ def test_paths_and_names_lead_nowhere(client, tmp_path):
     for name in ("../../etc/passwd", str(KINDS / "gru"), "", "\0", "a" * 10_000):
         answer = client.post("/v1/completions", json={"model": name})
         assert answer.status_code == 404 and answer.json()["error"]["code"] == "model_not_found"
-    for path in ("/etc/passwd", "/../run.py", "/v1/models/x", "/v1/chat/completions"):
+    for path in ("/etc/passwd", "/../run.py", "/v1/models/x", "/v1/chat"):
         answer = client.get(path)
         assert answer.status_code == 404 and "error" in answer.json()
     assert client.get("/v1/completions").status_code == 405
