@@ -71,4 +71,4 @@ class BothWaysValidation(Validation):
         scored = f"{protocol(forwards, for_model(forwards))}; the mean of both directions"
         perplexities = dict(zip(("forward", "backward"), map(math.exp, losses), strict=True))
         about = {"protocol": scored, "val_perplexities": perplexities}
-        return FinalValidation(sum(losses) / 2, seconds, about)
+        return FinalValidation(sum(losses) / 2, seconds, about=about)
