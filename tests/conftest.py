@@ -23,6 +23,9 @@ from seqgen.training import session, validations
 # Programs that tests start, and the other processes of pytest, find compiled modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# No test reaches a hub of models, but for those that serve one on loopback.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.pop("HF_TOKEN", None)
 
 BESIDE = ROOT.parent / "shared" / "data"
 

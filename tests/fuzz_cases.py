@@ -76,6 +76,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "sweep": [text, "--models", "rnn", "--parameters", "3k", "--steps", "1"],
         "import": [str(folder / "small.arpa")],
         "export": [counted],
+        "push": [counted, "hf:someone/model"],
         "models list": [],
         "models show": [lstm],
         "models path": [lstm],

@@ -447,7 +447,7 @@ def test_refused_uploads_are_one_line(hub, book, cli, monkeypatch):
 
 def environment(server, tmp_path):
     own = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
-    return {**os.environ, **own, "SEQGEN_HOME": str(tmp_path / "home")}
+    return {**os.environ, **own, "HF_HUB_OFFLINE": "0", "SEQGEN_HOME": str(tmp_path / "home")}
 
 
 @pytest.mark.slow
