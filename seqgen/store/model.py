@@ -361,8 +361,8 @@ class StoredModel(TrainingFolder):
     @property
     def size(self) -> int:
         """Bytes on disk that the model needs, without checkpoints and held-out text."""
-        ngram = self.ngram
         own = sum(part.stat().st_size for part in self._own_files())
+        ngram = self.ngram
         return own if ngram is None else own + ngram.size
 
     @property

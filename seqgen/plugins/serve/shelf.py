@@ -153,15 +153,15 @@ class Shelf:
                 needs = f"the model {name!r} needs {' and '.join(gone)}, which has been removed"
                 raise Damaged(needs) from None
             raise Unknown(f"the model {name!r} has been removed") from None
+        except SeqgenError as error:
+            raise _damaged(name, error) from None
         self._make_room(size)
         self._sizes[name] = size
         try:
             # As `seqgen sample` does for one prompt, whatever is asked later.
             loaded = replace(load(name, work=Work(lasting=True)), title=name)
         except SeqgenError as error:
-            logging.getLogger(__name__).warning("%s", error)  # it names files: not for clients
-            why = f"the model {name!r} cannot be loaded; the server's log says why"
-            raise Damaged(why) from None
+            raise _damaged(name, error) from None
         self.stored[name], self._files[name] = loaded.stored, loaded.stored.files
         return loaded
 
@@ -173,3 +173,9 @@ class Shelf:
     @property
     def _size(self) -> int:
         return sum(self._sizes[name] for name in self._loaded)
+
+
+def _damaged(name: str, error: SeqgenError) -> Damaged:
+    """Log why a model cannot be loaded; return the error for clients, which names no files."""
+    logging.getLogger(__name__).warning("%s", error)
+    return Damaged(f"the model {name!r} cannot be loaded; the server's log says why")
