@@ -52,6 +52,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "beam-search": ["ten", "-m", lstm, "--max-tokens", "4"],
         "fill": ["a [MASK]", "-m", masked],
         "restore": ["tea", "-m", memory],
+        "chat": ["-m", lstm, "--max-tokens", "4"],
         "serve": ["-m", "nobody", "--port", "0"],  # or it would not end
         "perplexity": [text, "-m", lstm],
         "tokenize": [text, "-m", lstm],
