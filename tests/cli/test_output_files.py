@@ -85,6 +85,7 @@ READ = {
     *("--pairs", "--fit"),
 }
 READ_BY_PLUGINS = {
+    "chat": {"--template"},
     "patterns": {"--grammar", "--json-schema", "--terms"},
     "report": {"--file"},
     "vectors": {"--file", "--similarity"},

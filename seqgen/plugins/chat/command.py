@@ -14,6 +14,7 @@ from seqgen.cli.shell.inputs import piped_input
 from seqgen.cli.shell.model_options import Machine, ModelName
 from seqgen.cli.shell.output import Output, is_terminal, put, shown
 from seqgen.cli.shell.prompts import piped_lines
+from seqgen.cli.shell.tables import count
 from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
 from seqgen.files import require_regular
 from seqgen.plugins.chat.options import ChatOptions, ChatSampling
@@ -84,7 +85,7 @@ def read_template(name: str) -> str:
         try:
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise SeqgenError(f"{name} is not UTF-8 at byte {error.start:,}") from None
+            raise SeqgenError(f"{name} is not UTF-8 at byte {count(error.start)}") from None
 
 
 def answer_lines(model: ChatModel, options: SampleOptions, system: str | None, out: Output) -> None:
