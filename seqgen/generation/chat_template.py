@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen.errors import SeqgenError, first_line
 from seqgen.generation.prompts import Prompt, first_unknown
 from seqgen.packages import require_packages
-from seqgen.store import origins_of
-from seqgen.store.formats import KEPT, SPECIAL_TOKENS
+from seqgen.store.formats import KEPT, SPECIAL_TOKENS, facts_of_chat
 from seqgen.store.loading import parts_of
 from seqgen.wording import plural
 
@@ -148,7 +147,7 @@ def stored_template(stored: StoredModel | StoredMixture) -> ChatTemplate | None:
     Raises:
         SeqgenError: there are several without a default, or an earlier version imported it.
     """
-    model = _pretrained(stored)
+    model = _with_facts(stored)
     kept = model.record.get(KEPT)
     source = kept.get("chat_template") if isinstance(kept, dict) else None
     if source is None:
@@ -163,15 +162,14 @@ def stored_template(stored: StoredModel | StoredMixture) -> ChatTemplate | None:
 
 def special_names(stored: StoredModel | StoredMixture) -> dict[str, str]:
     """Read the names of special tokens by what templates call them; empty if none are known."""
-    names = _pretrained(stored).record.get(SPECIAL_TOKENS)
+    names = _with_facts(stored).record.get(SPECIAL_TOKENS)
     return names if isinstance(names, dict) else {}
 
 
-def _pretrained(stored: StoredModel | StoredMixture) -> StoredModel:
-    """Find the model that a fine-tuned one began from; any other model is its own."""
+def _with_facts(stored: StoredModel | StoredMixture) -> StoredModel:
+    """Return the model whose record has a model's template: imported adapters have their base's."""
     (model, *_) = parts_of(stored)
-    origin = model.base if model.is_adapter else origins_of(model).get("init_from")
-    return model if origin is None else _pretrained(origin)
+    return model.base if model.is_adapter and not facts_of_chat(model.record) else model
 
 
 def _default_of(source: Any, name: str) -> str:

@@ -94,6 +94,11 @@ KEPT = "tokenizer_config"
 SPECIAL_TOKENS = "special_tokens"
 
 
+def facts_of_chat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Select what a record says of an imported model's chats, which holds for fine-tuned ones."""
+    return {name: record[name] for name in (KEPT, SPECIAL_TOKENS) if name in record}
+
+
 @dataclass(frozen=True)
 class ModelToExport:
     """Model to write in another tool's format, with its tokenizers.

@@ -24,6 +24,7 @@ from seqgen.settings import (
     resolve,
 )
 from seqgen.settings.training import BUDGETS, TrainingConfig, adapt_recipe, with_default_budget
+from seqgen.store.formats import facts_of_chat
 from seqgen.tasks.task import Task
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
@@ -96,6 +97,10 @@ class Plan:
         """Models that training starts from, by setting, in the form kept in records."""
         used = {"init_from": self.origin, "features": self.features}
         return {name: one.stored.reference.to_dict() for name, one in used.items() if one}
+
+    def inherited_facts(self) -> dict[str, Any]:
+        """Facts of the model that training starts from which hold for the new model, too."""
+        return {} if self.origin is None else facts_of_chat(self.origin.stored.record)
 
     def model_config(self, sizes: VocabSizes, seq_len: int) -> ModelConfig:
         """Make the model's configuration for these vocabulary sizes and this sequence length.

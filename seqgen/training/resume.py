@@ -17,6 +17,7 @@ from seqgen.ranks.group import process_group
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, RESUMABLE, TrainingConfig
 from seqgen.store import StoredModel
+from seqgen.store.formats import facts_of_chat
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.prepared import Prepared
@@ -135,6 +136,7 @@ def _resume_locked(
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}
+    began["inherited"] = facts_of_chat(record)
     session = Session(loaded, prepared, training, options, unfilled, **began)
     if given.keys() - {"with_ngram"}:
         _check_longer(session, done)

@@ -178,6 +178,7 @@ class Session:
         unfilled: the model without content, to be divided among the ranks; `loaded` has its shell.
         created: when its training first began.
         origins: the models that it began from, by setting, as the record keeps them.
+        inherited: facts of the record that the model has from the one that it began from.
         regularisation: of a new run, the settings that are chosen again during it, if any are.
     """
 
@@ -188,6 +189,7 @@ class Session:
     unfilled: DeferredModel | None = None
     created: str = field(default_factory=store.now)
     origins: Mapping[str, Any] = field(default_factory=dict)
+    inherited: Mapping[str, Any] = field(default_factory=dict)
     regularisation: Regularisation | None = None
 
     @property
@@ -524,7 +526,7 @@ class Session:
         """Write the record of the run: model, data, machine and result."""
         if not ranks.is_leader():
             return
-        facts = {"created": self.created, "seed": self.training.seed}
+        facts = {"created": self.created, "seed": self.training.seed, **self.inherited}
         facts["result"] = None if result is None else dataclasses.asdict(result)
         if self.origins:
             facts["origins"] = dict(self.origins)

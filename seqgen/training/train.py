@@ -301,6 +301,7 @@ def _train_and_store(
             options,
             unfilled=unfilled,
             origins=ready.plan.origins(),
+            inherited=ready.plan.inherited_facts(),
             regularisation=ready.plan.regularisation,
         )
         ranks.run_on_leader(lambda: count_ngrams(session))

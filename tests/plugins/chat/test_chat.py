@@ -218,6 +218,12 @@ def test_gguf_files_and_fine_tuned_models_keep_it(there, home, cli, tmp_path, pi
     assert cli(*tuned, "--name", "full", "--seq-len", "16", "--overwrite")[0] == 0
     lora = ("--name", "lora", "--seq-len", "16", "--set", "lora=2", "--overwrite")
     assert cli(*tuned, *lora)[0] == 0
+    longer = ("train", "--resume", "full", "--steps", "2", "--quiet")
+    assert cli(*longer)[0] == 0
+    exported = tmp_path / "full"
+    assert cli("export", "full", "--format", "hf", "--out", exported, "--quiet")[0] == 0
+    table = json.loads((exported / "tokenizer_config.json").read_text())
+    assert table["chat_template"] == TEMPLATES["smollm"]
     wanted = stored_template(find_all("smol"))
     for name in ("again", "full", "lora"):
         found = stored_template(find_all(name))
