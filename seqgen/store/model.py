@@ -74,7 +74,8 @@ class Reference:
     @property
     def inside(self) -> bool:
         """Whether the referenced model is a copy inside the folder of the referring one."""
-        return self.path is not None and self.path.startswith(f"{layout.PARTS}/")
+        above = self.path is None or ".." in Path(self.path).parts
+        return not above and self.path.startswith(f"{layout.PARTS}/")
 
     def to_dict(self) -> dict[str, str]:
         """Convert the reference to an entry of a configuration."""

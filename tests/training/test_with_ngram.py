@@ -262,6 +262,7 @@ def test_damage_is_said_in_one_line(text, capsys):
         ({**group, "weights": ["a", "b"]}, "its weights do not fit the parts"),
         ({**group, "gate": [1]}, "its ngram has no gate"),
         ({**group, "part": {**group["part"], "path": "/tmp"}}, "is not in the folder"),
+        ({**group, "part": {**group["part"], "path": "parts/../../t"}}, "is not in the folder"),
         ({}, "the n-gram part has no name or no hash"),
     ):
         (stored.path / "config.json").write_text(json.dumps({**config, "ngram": ngram}))
