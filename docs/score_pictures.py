@@ -1,6 +1,6 @@
-"""Draw the pictures of the pages about scoring models, as SVG files in `docs/pictures/`.
+"""Draw the pictures of the pages about scoring and predicting, as SVG files in `docs/pictures/`.
 
-    python docs/score_pictures.py           # all, in about a minute
+    python docs/score_pictures.py           # all, in about two minutes; `types` needs gguf
     python docs/score_pictures.py compare   # one of them
 
 They share sizes and colours with `docs/pictures.py`, and show the output of real models with fixed
@@ -16,13 +16,21 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pictures import FOLDER, bar, label, records_of, run, svg
+from pictures import FOLDER, ROOT, bar, label, records_of, run, svg
 
 ROW = 20  # pixels
 NETWORK = "train corpora/play.txt --model lstm --layers 1 --hidden-size 64 --steps 300 --seed 1"
 MASKED = (
     "train corpora/watch.txt --documents line --tokenizer whitespace --model bert --layers 1 "
     "--hidden-size 32 --heads 2 --lr 0.01 --steps 200 --seed 1 --precision float64 --name blanks"
+)
+TAGGER = (
+    "train corpora/tags.tsv --task tag --hidden-size 32 --lr 0.01 --steps 400 --seed 1 "
+    "--precision float32 --name tagger"
+)
+SMALL = (
+    "train corpora/play.txt --model transformer --layers 2 --hidden-size 64 --heads 2 "
+    "--tokenizer byte --steps 200 --seed 1 --precision float32 --name small"
 )
 
 
@@ -122,6 +130,76 @@ def heads() -> str:
     return svg("Attention of two heads", 54 + ROW * len(rows) + 12, parts)
 
 
+def blanks() -> str:
+    """Draw the most probable words for the blank of two sentences."""
+    seqgen(MASKED)
+    texts = ["he will [MASK] the new film", "she wore a [MASK] watch to the film"]
+    parts, y = [], 22
+    for record in records_of("fill", *texts, "-m", "blanks", "--top", "4"):
+        parts.append(label(12, y, record["text"], "head"))
+        y += 10
+        for token, share in zip(record["tokens"][0], record["probabilities"][0], strict=True):
+            parts += [
+                label(80, y + 13, token, "", "end"),
+                bar(90, y, 250 * share, 14, "bar"),
+                label(
+                    96 + 250 * share, y + 12, f"{share:.0%}" if share >= 0.01 else "< 1%", "soft"
+                ),
+            ]
+            y += ROW
+        y += 28
+    return svg("Words that fill a blank", y - 22, parts)
+
+
+def tags() -> str:
+    """Draw the tags that a tagger predicts for two sentences that begin alike."""
+    seqgen(TAGGER)
+    sentences = ["the old watch stopped", "the old watch the barn"]
+    text = "\n\n".join(sentence.replace(" ", "\n") for sentence in sentences)
+    records = records_of("predict", "-m", "tagger", text=text)
+    parts, y = [], 22
+    for sentence, record in zip(sentences, records, strict=True):
+        parts.append(label(12, y, sentence, "head"))
+        y += 10
+        columns = (record[key] for key in ("tokens", "tags", "probabilities"))
+        for word, tag, share in zip(*columns, strict=True):
+            parts += [
+                label(80, y + 13, word, "", "end"),
+                label(92, y + 13, tag, "code"),
+                bar(150, y, 190 * share, 14, "bar"),
+                label(156 + 190 * share, y + 12, f"{share:.1%}", "soft"),
+            ]
+            y += ROW
+        y += 28
+    return svg("Predicted tags of two sentences", y - 22, parts)
+
+
+def types() -> str:
+    """Draw the size and the bits per character of a GGUF file by the type of its numbers."""
+    seqgen(SMALL)
+    home = Path(os.environ["SEQGEN_HOME"])
+    play = (ROOT / "corpora" / "play.txt").read_text(encoding="utf-8")
+    text = play[-len(play) // 10 :]  # the held-out part
+    parts = [
+        label(12, 22, "Export to GGUF by type of the weights", "head"),
+        label(76, 46, "size of the file", "soft"),
+        label(386, 46, "bits/char", "soft", "end"),
+    ]
+    for row, kind in enumerate(("f32", "f16", "q8_0", "q5_0", "q4_0")):
+        y, path = 56 + 24 * row, home / f"{kind}.gguf"
+        run("export", "small", "--format", "gguf", "--type", kind, "--out", str(path), "-q")
+        run("import", str(path), "--name", kind, "-q")
+        (record,) = records_of("perplexity", "-", "-m", kind, text=text)
+        kilobytes = path.stat().st_size / 1000
+        parts += [
+            label(66, y + 13, kind, "code", "end"),
+            bar(76, y, 0.35 * kilobytes, 16, "bar"),
+            label(82 + 0.35 * kilobytes, y + 13, f"{kilobytes:.0f} kB", "soft"),
+            label(386, y + 13, f"{record['bits_per_char']:.3f}", "", "end"),
+        ]
+    return svg("Size and quality of GGUF files", 56 + 24 * 5 + 8, parts)
+
+
 def report() -> str:
     """Draw two figures of a report: calibration, and loss by class of token."""
     count(6)
@@ -150,7 +228,16 @@ def report() -> str:
     return svg("Two figures of a report", bottom + 34, parts)
 
 
-PICTURES: Sequence[Callable[[], str]] = (compare, surprisal, orders, heads, report)
+PICTURES: Sequence[Callable[[], str]] = (
+    compare,
+    surprisal,
+    orders,
+    heads,
+    blanks,
+    tags,
+    types,
+    report,
+)
 
 
 def main(names: Iterable[str]) -> None:

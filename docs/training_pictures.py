@@ -31,11 +31,13 @@ LEFT, RIGHT, TOP, BOTTOM = 48, 385, 48, 198  # of the area of a chart
 # Colours of series and of tokens, beside those that all pictures share.
 STYLE = """.soft { font-size: 12px; } .line { fill: none; }
 .s0 { stroke: #3f51b5; fill: #3f51b5; } .s1 { stroke: #d95f02; fill: #d95f02; }
-.s2 { stroke: #2e7d32; fill: #2e7d32; } text.s0, text.s1, text.s2 { stroke: none; }
+.s2 { stroke: #2e7d32; fill: #2e7d32; } .s3 { stroke: #ad1457; fill: #ad1457; }
+.s4 { stroke: #5a5a66; fill: #5a5a66; stroke-dasharray: 5 3; } text[class] { stroke: none; }
 .t0 { fill: #dfe3f7; } .t1 { fill: #fbe3cf; }
 @media (prefers-color-scheme: dark) {
   .s0 { stroke: #9fa8da; fill: #9fa8da; } .s1 { stroke: #ff8c3c; fill: #ff8c3c; }
-  .s2 { stroke: #81c784; fill: #81c784; } .t0 { fill: #303a6b; } .t1 { fill: #6b4020; }
+  .s2 { stroke: #81c784; fill: #81c784; } .s3 { stroke: #f48fb1; fill: #f48fb1; }
+  .s4 { stroke: #a9a9b6; fill: #a9a9b6; } .t0 { fill: #303a6b; } .t1 { fill: #6b4020; }
 }
 """
 Points = Sequence[tuple[float, float]]
@@ -220,6 +222,30 @@ def data_size(home: str) -> str:
     return bars("Bits per character by size of the text", rows, 90)
 
 
+def architectures(home: str) -> str:
+    """Return the bits per character of architectures by minutes of training."""
+    table = evidence("experiments", "Architectures").splitlines()
+    names, *rows = (
+        [cell.strip(" *") for cell in line.split("|")[1:-1]]
+        for line in table
+        if re.match(r"\| (minutes|[\d.]+) \|", line)
+    )
+    lines = {
+        name: [(float(row[0]), float(row[column]) / math.log(2)) for row in rows]
+        for column, name in enumerate(names[1:5], 1)
+    }
+    counted = float(rows[0][5].split()[0]) / math.log(2)
+    lines[names[5]] = [(float(row[0]), counted) for row in rows]
+    return chart(
+        "Bits per character by minutes of training",
+        lines,
+        "minutes",
+        {float(row[0]): row[0] for row in rows},
+        (2, 2.5, 3, 3.5, 4),
+        log=True,
+    )
+
+
 def tokens(home: str) -> str:
     """Return a line of text in the tokens of three tokenizers."""
     text = "I have never liked hail, ferryman."
@@ -287,6 +313,7 @@ def lessons(home: str) -> str:
 
 
 PICTURES = {
+    "architectures": architectures,
     "data-size": data_size,
     "lessons": lessons,
     "loss": loss,

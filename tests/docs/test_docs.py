@@ -411,6 +411,41 @@ def test_the_chart_is_current():
     assert drawn == script.draw(), "run python docs/chart.py"
 
 
+IMAGE = re.compile(r"!\[([^\]]+)\]\(([^)\s]+)\)")
+# Tables and commands say everything on these pages; those of the recipes share one picture.
+WITHOUT_A_PICTURE = ["import.md", "pipelines.md", "troubleshooting.md"]
+
+
+def test_how_to_pages_have_a_picture():
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    how_to = site.split("- How-to:\n")[1].split("- Reference:\n")[0]
+    pages = [name for name in re.findall(r": (\S+\.md)$", how_to, re.M) if "/" not in name]
+    plain = [p for p in pages if not IMAGE.search((ROOT / "docs" / p).read_text(encoding="utf-8"))]
+    assert len(pages) > 20 and plain == WITHOUT_A_PICTURE
+
+
+def test_every_picture_is_shown_and_fits_dark_mode_and_small_screens():
+    found = (
+        page.parent / target
+        for page in PAGES
+        for _, target in IMAGE.findall(page.read_text(encoding="utf-8"))
+    )
+    drawn = set((ROOT / "docs" / "pictures").iterdir())
+    assert drawn and drawn <= {path.resolve() for path in found}
+    scripts = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs").glob("*pictures.py"))
+    for path in drawn:
+        assert f'"{path.stem}":' in scripts or f"def {path.stem}(" in scripts, path
+        svg = path.read_text(encoding="utf-8")
+        assert "@media (prefers-color-scheme: dark)" in svg and "<title>" in svg, path
+        width, height = map(float, re.search(r'viewBox="0 0 (\S+) (\S+)"', svg).groups())
+        placed = re.findall(r'<(?:text|rect)[^>]* x="(\S+)" y="(\S+)"', svg)
+        assert width == 400, path
+        assert all(0 <= float(x) < width and 0 <= float(y) < height for x, y in placed), path
+        bars = re.findall(r'<rect[^>]* x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"', svg)
+        for x, y, across, down in (map(float, bar) for bar in bars):
+            assert x + across <= width and y + down <= height, path
+
+
 def test_nothing_advises_to_install_the_other_project_called_seqgen():
     """On the package index that name is another project, which would replace this one."""
     by_name = re.compile(r"seqgen\[|\bpip install (?:-\S+ )*['\"]?seqgen\b(?!-lm)")
