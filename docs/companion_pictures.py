@@ -16,6 +16,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COLOURS = ("#3f51b5", "#c62828", "#2e7d32")
 INK = "#222"
+# Every colour of the pictures, and its counterpart in dark mode.
+DARK = {
+    "#fff": "#1e1e23",
+    INK: "#ececf1",
+    "#3f51b5": "#9fa8da",
+    "#c62828": "#ef8578",
+    "#2e7d32": "#81c784",
+    "#767676": "#a9a9b6",
+    "#999": "#84848f",
+    "#bbb": "#5f5f6b",
+    "#ddd": "#4a4a55",
+}
 Points = Sequence[tuple[float, float]]
 
 
@@ -25,11 +37,22 @@ def draw(number: str, outputs: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _svg(width: float, height: float, parts: Sequence[str]) -> str:
-    """Return a picture on white, which can be read in the light and in the dark."""
+    """Return a picture with colours for light and dark mode."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
     style = f'width="{width:g}" font-family="sans-serif" font-size="12"'
-    lines = [f"{head} {style}>", '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>"]
-    return "\n".join(lines) + "\n"
+    background = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([f"{head} {style}>", _dark_mode(), background, *parts, "</svg>", ""])
+
+
+def _dark_mode() -> str:
+    """Return a style sheet that replaces the colours in dark mode."""
+    rules = [
+        f'[{use}="{light}"] {{ {use}: {dark}; }}'
+        for light, dark in DARK.items()
+        for use in ("fill", "stroke")
+    ]
+    lines = ["<style>@media (prefers-color-scheme: dark) {", *rules, "}</style>"]
+    return "\n".join(lines)
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", fill: str = INK) -> str:
@@ -112,7 +135,9 @@ def _alignment(outputs: Sequence[str]) -> tuple[str, str]:
             place = f'x="{56 + 22 * i}" y="{23 + 22 * j}" width="20" height="20"'
             parts.append(f'<rect {place} fill="{COLOURS[0]}" fill-opacity="{shade or 0.04:g}"/>')
     size = 60 + 22 * len(columns), 28 + 22 * (len(rows) - head - 1)
-    return "Attention by target (rows) and source: the dark cells run backward", _svg(*size, parts)
+    return "Attention by target (rows) and source: the high weights run backwards", _svg(
+        *size, parts
+    )
 
 
 def _its(outputs: Sequence[str]) -> tuple[str, str]:

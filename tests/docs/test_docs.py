@@ -432,11 +432,13 @@ def test_every_picture_is_shown_and_fits_dark_mode_and_small_screens():
     )
     drawn = set((ROOT / "docs" / "pictures").iterdir())
     assert drawn and drawn <= {path.resolve() for path in found}
+    for path in (*drawn, *(ROOT / "docs" / "companion").glob("*.svg")):
+        assert "@media (prefers-color-scheme: dark)" in path.read_text(encoding="utf-8"), path
     scripts = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs").glob("*pictures.py"))
     for path in drawn:
         assert f'"{path.stem}":' in scripts or f"def {path.stem}(" in scripts, path
         svg = path.read_text(encoding="utf-8")
-        assert "@media (prefers-color-scheme: dark)" in svg and "<title>" in svg, path
+        assert "<title>" in svg, path
         width, height = map(float, re.search(r'viewBox="0 0 (\S+) (\S+)"', svg).groups())
         placed = re.findall(r'<(?:text|rect)[^>]* x="(\S+)" y="(\S+)"', svg)
         assert width == 400, path
