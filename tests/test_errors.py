@@ -24,7 +24,7 @@ TYPED = {
     "command": "trian train, smaple sample, sampel sample, Train train, TRAIN train, modles models,"
     "model models, bemsearch beam-search, beam_search beam-search, beam beam-search,"
     "perplxity perplexity, tokenise tokenize, tokenizer tokenize, perp perplexity, exprot export,"
-    "finetune, fine, resume, gpt2, chat, ls, list, rm, run, pull, download, generate, quantize, vi",
+    "finetune, fine, resume, gpt2, ls, list, rm, run, pull, download, generate, quantize, vi",
     "architecture": "LSTM lstm, Lstm lstm, GRU gru, lsmt lstm, lstn lstm, rrn rnn, n-gram ngram,"
     "tranformer transformer, transfomer transformer, Transformer transformer, gpt2, mistral, cat,"
     "opt, t5, phi",
