@@ -104,6 +104,13 @@ class LoadedModel:
             return TokenConditioning(self.stored.name, self.source_tokenizer)
         return Unconditional(self.stored.name)
 
+    def network_for(self, what: str) -> LoadedModel:
+        """Return the one network in the model; see `StoredModel.network_for`."""
+        stored = self.stored.network_for(what)
+        if stored is self.stored:
+            return self
+        return replace(self, stored=stored, model=self.model.parts[0])
+
     def with_labels(self, names: Sequence[str]) -> LoadedModel:
         """Set the labels of the texts to generate or score.
 

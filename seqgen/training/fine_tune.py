@@ -23,6 +23,7 @@ from seqgen.text.sources import require_equal_widths
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimators import Estimator
+from seqgen.training.events import Notice, Report
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -65,6 +66,11 @@ class InitialModel:
             raise SeqgenError(f"{stored.name} was {done}: it has no weights to begin from")
         place = type(stored)(stored.path.resolve())
         return cls(place, model, tokenizer, place.load_source_tokenizer(tokenizer))
+
+    def report_ngram_left_out(self, report: Report) -> None:
+        """Report that the n-gram model is left out if there is one beside the network."""
+        whole = StoredModel(self.stored.path)
+        whole.networks_for("--init-from", lambda said: report(Notice(text=said)))
 
     @property
     def tokens(self) -> Tokenizers:

@@ -523,9 +523,15 @@ class Session:
         return validation_figures(None, self.prepared) | {"val_loss": loss if known else None}
 
     def write_record(self, result: TrainingResult | None) -> None:
-        """Write the record of the run: model, data, machine and result."""
+        """Write the record of the run: model, data, machine and result.
+
+        Until the mixture with an n-gram part is fitted again, nothing has measured what is stored,
+        so the record has no figures.
+        """
         if not ranks.is_leader():
             return
+        if result is not None and result.protocol is None and self.stored.ngram is not None:
+            result = replace(result, **self._figures(None))
         facts = {"created": self.created, "seed": self.training.seed, **self.inherited}
         facts["result"] = None if result is None else dataclasses.asdict(result)
         if self.origins:

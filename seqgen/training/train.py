@@ -480,6 +480,7 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     prepared = dataset.prepare(plan.given.keys(), report)
     plan = replace(plan, data=prepared.config).for_text(prepared.read_tokens)
     if origin is not None:
+        origin.report_ngram_left_out(report)
         origin.require_sources(prepared.vocab_sizes.source_features)
     for warning in overlap_warnings(prepared, origin and origin.stored):
         report(Notice(text=warning))

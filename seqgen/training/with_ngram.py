@@ -187,15 +187,19 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
         with notify_if_slow(session.report, "trying a mixture with an n-gram model"):
             _recommend(session)
         return result
+    pending = "the n-gram model was added"
+    if session.stored.ngram is not None:
+        pending = "the mixture was fitted again, so it has its old weights"
     try:
         with notify_if_slow(session.report, "fitting the mixture with the n-gram model"):
             parts = _mix(session)
+        pending = "the final validation"
         result = session.validated(result)
         mixed = None if parts is None else _mixed(session, parts, result.val_loss)
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
-            f"stopped before the n-gram model was added; resume with: seqgen train --resume {name}"
+            f"stopped before {pending}; resume with: seqgen train --resume {name}"
         ) from None
     result = replace(result, mixture=mixed and asdict(mixed))
     session.write_record(result)

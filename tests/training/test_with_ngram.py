@@ -158,7 +158,8 @@ def test_commands_for_networks_take_the_network_in_it_and_say_so(text, capsys, t
         assert "takes the n-gram model in t" in capsys.readouterr().err
         assert "ngram 3=" in (tmp_path / "t.arpa").read_text()
     settings = {"init_from": "t", "steps": 1, "precision": "float32"}
-    train([text], name="u", settings=settings)
+    call = heard(lambda report: train([text], name="u", settings=settings, report=report))
+    assert call.count(f"--init-from {said}") == 1
     assert store.find("u").ngram is None
     (base,) = store.origins_of(store.find("u")).values()
     assert base.path == store.find("t").path and base.ngram is None
@@ -323,6 +324,36 @@ def test_an_interrupt_leaves_the_network_and_resuming_adds_the_rest(text, monkey
     assert resume("t").mixture["order"] == 3
     said = heard(lambda report: resume("t", report=report))
     assert "has finished" in said[-1] and names() == ["t", "whole"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("_fit", "before the mixture was fitted again, so it has its old weights"),
+        ("_mixed", "before the final validation"),
+    ],
+)
+def test_no_figure_is_listed_until_the_mixture_is_fitted_again(
+    text, capsys, monkeypatch, broken, said
+):
+    trained(text, with_ngram=2)
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(with_ngram, broken, interrupted)
+        with pytest.raises(with_ngram.Interrupted, match=f"{said}; .*train --resume t"):
+            resume("t", settings={"steps": 12})
+    result = store.find("t").record["result"]
+    figures = [value for name, value in result.items() if name.startswith("val_")]
+    assert figures and set(figures) == {None} and result["mixture"] is None
+    (row,) = records(capsys, "models")
+    assert (row["architecture"], row["val_bits_per_char"]) == ("lstm + 2-gram", None)
+    result = resume("t")
+    assert result.steps == 12 and result.val_loss == result.mixture["mixture_loss"]
+    (row,) = records(capsys, "models")
+    assert row["val_bits_per_char"] == result.val_bits_per_char is not None
 
 
 def digests() -> dict[str, str]:

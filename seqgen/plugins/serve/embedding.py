@@ -56,7 +56,7 @@ class EmbeddedTexts:
 
 
 def read_inputs(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions) -> EmbeddedTexts:
-    """Parse a request for embeddings.
+    """Parse a request for embeddings, of a network with an n-gram model by the network alone.
 
     Raises:
         SeqgenError: a field has no meaning, a text is too long, or the model has no hidden states.
@@ -67,6 +67,7 @@ def read_inputs(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOption
         raise Refused(why, param="encoding_format")
     if "input" not in fields:
         raise Refused("input must be a text, or a list of texts", param="input")
+    loaded = loaded.network_for("/v1/embeddings")
     model = require_hidden_states(loaded)
     texts, added = read_prompts(fields["input"], loaded, limits, "input")
     if model.window is not None:

@@ -25,6 +25,7 @@ from seqgen.plugins.serve.app import make_app
 from seqgen.plugins.serve.run import Listening
 from seqgen.plugins.serve.settings import ServeOptions
 from seqgen.settings.generation import SampleOptions
+from seqgen.store import find
 from seqgen.store.loading import Work, load
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -237,6 +238,38 @@ def test_embeddings_of_a_network_trained_here_and_of_nothing(client):
     mean = np.asarray(hidden)[0, 1:].mean(0)
     assert np.allclose(one, mean / np.linalg.norm(mean), atol=1e-5)
     assert np.linalg.norm(empty) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.fixture
+def beside_ngrams(tmp_path, monkeypatch):
+    """A client of a server of a network with an n-gram model, and of a mixture of two models."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path))
+    (tmp_path / "t.txt").write_text("the cat sat on the mat\nthe dog sat on the cat\n" * 30)
+    shape = "--layers 1 --hidden-size 8 --seq-len 16 --batch-size 4 --steps 5 --seed 1 --quiet"
+    train = ["train", str(tmp_path / "t.txt"), *shape.split()]
+    assert run([*train, "--model", "lstm", "--with-ngram", "2", "--name", "t"]) == 0
+    server = Listening(["t", f"{LSTM}+{NGRAM}"], ServeOptions(port=0))
+    thread = threading.Thread(target=server.listen)
+    thread.start()
+    yield TestClient(make_app(server.served), base_url="http://localhost")
+    server.should_exit = True
+    thread.join()
+
+
+def test_embeddings_of_a_network_with_an_n_gram_model_are_those_of_the_network(beside_ngrams):
+    stored = find("t")
+    assert stored.ngram is not None
+    loaded = load(stored.networks, work=Work())
+    (one,) = embed(beside_ngrams, model="t", input="the cat")["data"]
+    ids = np.array([[loaded.framing.start, *loaded.ids("the cat")]])
+    hidden, _ = loaded.model.hidden(loaded.model.ids(ids), loaded.model.start(1))
+    mean = np.asarray(hidden)[0, 1:].mean(0)
+    assert np.allclose(one["embedding"], mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_embeddings_of_a_mixture_name_its_parts(beside_ngrams):
+    error = embed(beside_ngrams, status=400, model=f"{LSTM}+{NGRAM}", input="the cat")
+    assert "/v1/embeddings takes one of its parts, lstm-char or ngram-char" in error["message"]
 
 
 BAD_INPUTS = {
