@@ -341,9 +341,14 @@ QUESTIONS = {
     ),
     "How do I train on four machines?": (["docs/distributed.md#several-machines"], "--nnodes"),
     "How do I get a GPT-2 folder in?": (
-        ["docs/import.md#hugging-face-folders"],
+        ["docs/import.md#from-the-hugging-face-hub", "#hugging-face-folders"],
         "seqgen import",
     ),
+    "How do I use a pretrained model?": (
+        ["docs/import.md#from-the-hugging-face-hub"],
+        "seqgen import hf:",
+    ),
+    "How do I chat?": (["docs/serve.md#chat"], "seqgen chat"),
     "How do I resume a run?": (["docs/training.md#stopping-and-resuming"], "--resume"),
     "What if memory runs out?": (["docs/troubleshooting.md"], "out of memory"),
     "How do I compare two models?": (["docs/compare.md", "#compare"], "seqgen compare"),
