@@ -275,7 +275,7 @@ class TrainingConfig(RegimeConfig):
         common=True,
     )
     minutes: float | None = setting(
-        "Budget in minutes of training.",
+        "Budget in minutes, for the whole command.",
         above=0,
         high=MOST_STEPS,
         panel=Panel.BUDGET,
@@ -330,7 +330,7 @@ class TrainingConfig(RegimeConfig):
     )
     compile: bool | None = setting(
         "Compile the training step, which takes up to a minute; by default seqgen tries it "
-        "in runs of ten minutes or more."
+        "in runs of 30 minutes or more."
     )
     row_threads: int | None = setting(
         "Divide the rows of each step among this many threads, each with one core; 1 leaves every "

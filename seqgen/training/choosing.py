@@ -69,7 +69,7 @@ LEAST_PASSES = 1
 TRANSFORMER_FROM_TOKENS = 5e6
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
-COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 10, 1.03
+COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 30, 1.03
 # What the speed decides is chosen again during runs of at least so many minutes.
 REVISED_FROM_MINUTES = 0.5
 # Dividing rows among threads is tried in runs of at least so many operations, or in minutes, and
