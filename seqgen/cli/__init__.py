@@ -310,7 +310,7 @@ def _vanished(error: BaseException | None) -> str | None:
         if path.relative_to(folder).parts[0] in parts and not folder.exists():
             return (
                 f"{folder} was removed or renamed while it was in use; seqgen models lists the "
-                "models that there are"
+                "stored models"
             )
     return None
 

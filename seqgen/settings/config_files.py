@@ -62,6 +62,7 @@ def unknown_setting(
     close = did_you_mean(name, known, settings_elsewhere())
     hint = _belongs_to(owners) or close
     listed = f"seqgen models --architectures {architecture} lists all of them"
+    listed += f"; --model {owners[0]} has this one" if owners else ""
     return UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
 
 

@@ -299,8 +299,8 @@ class TrainingConfig(RegimeConfig):
         "Number of checkpoints to keep, the last one included.", 1, ranges.STEPS, panel=Panel.MORE
     )
     with_ngram: int | None = setting(
-        "Add an n-gram model of this order to the network, if it helps; 0, or no number, chooses "
-        "the order by held-out loss, which is the default without --model.",
+        "Add an n-gram model of this order if it helps (the default without --model). At 0, or "
+        "without a number, held-out loss chooses the order.",
         low=0,
         high=255,
         panel=Panel.NGRAM,

@@ -124,7 +124,7 @@ def find(name: str | Path | None) -> StoredModel:
     if not model.path.is_dir():
         known = [m.name for m in list_models()]
         hint = pretrained_hint(name) or did_you_mean(name, known)
-        hint = hint or "; seqgen models lists those there are"
+        hint = hint or "; seqgen models lists the stored models"
         raise SeqgenError(f"there is no model named {name!r}{hint}")
     return model
 

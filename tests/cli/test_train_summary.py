@@ -63,5 +63,5 @@ def test_a_mixture_is_shown_beside_its_parts(capsys):
         "nats/token on 500 tokens of the other half:",
         "network alone 1.4365",
         "8-gram alone 1.5845",
-        "book 1.3875 0.8000 and 0.2000 of both",
+        "book 1.3875 weights 0.8000 and 0.2000",
     ]

@@ -21,7 +21,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from seqgen import __version__, hooks
 from seqgen.cli.shell.flags import fill_in_numbers, parse_without_pydantic
-from seqgen.cli.shell.other_tools import expand_command, unknown_command, with_own_options
+from seqgen.cli.shell.other_tools import (
+    expand_command,
+    extra_argument_hint,
+    unknown_command,
+    with_own_options,
+)
 from seqgen.cli.shell.output import is_terminal, standard_output
 from seqgen.errors import UsageError
 from seqgen.settings import PANELS, Panel, parse_toml
@@ -165,9 +170,12 @@ class CommandWithHelp(_Help, TyperCommand):
 
         Raises:
             UsageError: several models are named where one is meant.
+            UsageProblem: there are too many arguments; the message names an option for the first.
         """
         args = super().checked(ctx, args)
-        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        _, extra, given = self.make_parser(ctx).parse_args(list(args))
+        if extra and (hint := extra_argument_hint(self, extra[0])):
+            ctx.fail(f"Got unexpected extra argument(s) ({' '.join(extra)}){hint}")
         models = [one for one in given if one.name == "model" and not one.multiple]
         if len(models) > 1:
             raise UsageError(f"{max(models[0].opts, key=len)} is given twice; it takes one name")
@@ -271,7 +279,7 @@ def _with_default(parameter: Any, short: bool = False) -> str:
     """Append the default to an option's help, unless it is off or empty."""
     shown, default = parameter.show_default, parameter.default
     text = parameter.help or ""
-    text = re.split(r"(?<=\w)[.;] ", text)[0].removesuffix(".") + "." if short else text
+    text = re.split(r"(?<=[\w)])[.;] ", text)[0].removesuffix(".") + "." if short else text
     if isinstance(shown, str):
         value = shown
     elif shown is False or parameter.is_flag or default is None or callable(default):

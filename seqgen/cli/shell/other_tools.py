@@ -17,6 +17,8 @@ from seqgen.wording import first_names
 
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+# What an argument too many is for, by the first of these that a command has: the model or the file.
+FOR_EXTRA_ARGUMENTS = ("-m", "--out")
 # A hint names so many commands that have an option.
 MOST_OWNERS = 2
 
@@ -132,6 +134,13 @@ def _same_option(command: Any, typed: str) -> str | None:
 def flags_of(command: Any) -> list[str]:
     """List the flags of a command of Click."""
     return [flag for one in command.params for flag in one.opts if flag.startswith("-")]
+
+
+def extra_argument_hint(command: Any, extra: str) -> str:
+    """Write which option an argument too many may be the value of; empty if there is none."""
+    flags = flags_of(command)
+    flag = next((flag for flag in FOR_EXTRA_ARGUMENTS if flag in flags), None)
+    return "" if flag is None else f"; did you mean {flag} {extra}?"
 
 
 def _name(typed: str) -> str:

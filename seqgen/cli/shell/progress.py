@@ -294,7 +294,7 @@ def _put_members(name: str, members: Mapping[str, Any]) -> None:
 def _put_mixture(name: str, mixture: Mapping[str, Any]) -> None:
     """Print the losses of a network, an n-gram model and their mixture."""
     parts = "network alone", f"{mixture['order']}-gram alone"
-    weights = " and ".join(weight(value) for value in mixture["weights"]) + " of both"
+    weights = "weights " + " and ".join(weight(value) for value in mixture["weights"])
     if mixture["by_order"]:
         weights += " on average, and others by order"
     if mixture.get("gate"):

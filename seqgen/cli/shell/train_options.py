@@ -145,11 +145,10 @@ class ModelKind(Options, panel=Panel.WHAT):
     """Options that choose the architecture, a preset, or a model to start from."""
 
     model: str | None = setting(
-        "Architecture, such as lstm, gru, transformer, ngram or seq2seq; `seqgen models "
-        "--architectures` lists all. auto is an lstm, in `train` with an n-gram model beside it "
-        "where that helps; --model auto with .tsv files is a translator. lstm is the lstm alone.",
+        "Architecture, such as transformer or ngram; `seqgen models --architectures` lists "
+        "all. lstm trains an lstm alone; --model auto with .tsv files is a translator.",
         metavar="NAME",
-        without=registry.AUTO,
+        without=f"{registry.AUTO}, in train lstm + n-gram model",
         completes="architectures",
         common=True,
     )

@@ -46,10 +46,13 @@ def chat(
     from seqgen.store.loading import Work, load
 
     talks = piped_input() is None
-    if talks and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        raise UsageError("a chat needs a terminal; pipe questions in without one, one a line")
+    if talks and not is_terminal(sys.stdin):
+        instead = "type in a terminal, or pipe in one question per line"
+        raise UsageError(f"standard input is empty; {instead}")
+    if talks and not is_terminal(sys.stdout):
+        raise UsageError("a chat answers in a terminal; for a file, pipe in one question per line")
     if talks and out.json:
-        raise UsageError("--json is for questions from a pipe, one a line")
+        raise UsageError("--json is for questions from a pipe; pipe in one question per line")
     source = None if about.template is None else read_template(about.template)
     rows = 1 if talks else sampling.batch_size
     work = Work(rows=rows, written=rows * sampling.max_tokens)

@@ -48,9 +48,9 @@ class Imported(Options, panel=Panel.SAVING):
         completes="models",
     )
     base: str | None = setting(
-        "Of adapters: the model that they are of.",
+        "For adapters: the base model.",
         metavar="NAME",
-        without="the one imported from where the folder says",
+        without="the stored model that the folder names",
         completes="models",
     )
     overwrite: bool = setting("Replace the model of that name.")
@@ -101,10 +101,10 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
     """Options of `seqgen export`: the format, the number type and the output path."""
 
     file_format: ExportFormat | None = setting(
-        "Format to write: an ARPA file of an n-gram model; of a transformer a GGUF file, as "
-        "llama.cpp reads it, or a folder for Hugging Face's transformers (hf), also of an "
-        "encoder-decoder; of these and of recurrent networks a folder with ONNX graphs; of "
-        "low-rank adapters a folder for peft.",
+        "Format to write. For an n-gram model, an ARPA file; for a transformer, a GGUF file for "
+        "llama.cpp or a folder for Hugging Face's transformers (hf), also for an encoder-decoder; "
+        "for these and recurrent networks, a folder with ONNX graphs; for low-rank adapters, a "
+        "folder for peft.",
         names=("--format",),
         without="arpa for n-grams; for networks hf where they fit, else onnx",
     )

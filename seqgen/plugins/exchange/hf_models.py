@@ -173,7 +173,10 @@ def require_transformer(exported: ModelToExport, file_format: str) -> Transforme
     model, name = exported.model, exported.name
     if type(model) is not Transformer:  # an encoder-decoder is derived from it
         kind = "transformer" if file_format == "hf" else "decoder-only transformer"
-        raise SeqgenError(f"{name} is not a {kind}, and --format {file_format} holds no other")
+        raise SeqgenError(
+            f"{name} is not a {kind}, and --format {file_format} supports {kind}s only; train one "
+            "with --model transformer, or use another --format, such as onnx"
+        )
     exported.require_no_labels()
     return model
 

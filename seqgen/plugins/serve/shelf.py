@@ -109,7 +109,9 @@ class Shelf:
         """
         name = next(iter(self.stored)) if name is None else name
         if name not in self.stored:
-            raise Unknown(f"there is no model {name!r} here; GET /v1/models lists those there are")
+            raise Unknown(
+                f"there is no model {name!r} here; GET /v1/models lists the served models"
+            )
         with self._lock:
             loaded = self._loaded.pop(name, None)
             if loaded is None or self._is_replaced(name):

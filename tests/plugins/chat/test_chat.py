@@ -412,7 +412,11 @@ def test_a_conversation_with_counts(there, cli, tmp_path):
 def test_without_a_terminal_and_without_a_pipe(there, cli, monkeypatch):
     monkeypatch.setattr(command, "piped_input", lambda: None)
     code, out, err = cli("chat", "-m", "smol")
-    assert (code, out, err.count("\n")) == (2, "", 1) and "pipe questions in" in err
+    assert (code, out, err.count("\n")) == (2, "", 1) and "pipe in one question per line" in err
+    assert "standard input is empty" in err
+    monkeypatch.setattr(command, "is_terminal", lambda stream: stream is sys.stdin)
+    code, out, err = cli("chat", "-m", "smol")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "answers in a terminal" in err
 
 
 # ---- a real model ----

@@ -1441,7 +1441,7 @@ def test_plugins_add_routes(live, tmp_path, monkeypatch):
     for fields, why in (
         ({"texts": [1]}, "texts must be texts"),
         ({"text": []}, "there is no field 'text'; did you mean 'texts'?"),
-        ({"model": "x"}, "there is no model 'x' here; GET /v1/models lists those there are"),
+        ({"model": "x"}, "there is no model 'x' here; GET /v1/models lists the served models"),
     ):
         code, answer = ask(**fields)
         assert code in (400, 404) and answer["error"]["message"] == why
