@@ -146,7 +146,7 @@ class ModelKind(Options, panel=Panel.WHAT):
 
     model: str | None = setting(
         "Architecture, such as transformer or ngram; `seqgen models --architectures` lists "
-        "all. lstm trains an lstm alone; --model auto with .tsv files is a translator.",
+        "all. lstm is the lstm alone; --model auto with .tsv files is a translator.",
         metavar="NAME",
         without=f"{registry.AUTO}, in train lstm + n-gram model",
         completes="architectures",
