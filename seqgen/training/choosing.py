@@ -1,7 +1,7 @@
 """Choose settings by measurement: for a time budget in minutes or a number of parameters.
 
-Each candidate trains for about a second, and only if the user has left something open and its
-speed on this machine is not known from earlier runs.
+Each candidate trains for about a second at most, and only if the user has left something open. The
+highest speeds that this machine has shown are kept.
 docs/evidence/experiments.md has the experiments behind the rules.
 """
 
@@ -77,6 +77,9 @@ REVISED_FROM_MINUTES = 0.5
 TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 1e12, 1.03
 # Trials take at most this share of a budget in minutes. What they find is kept for later runs.
 TRIAL_SHARE = 0.03
+# Where that is less than so many seconds, nothing is tried: unless a speed is known, a machine is
+# taken to compute so many operations a second, which decides for the smallest size.
+SHORTEST_TRIALS, USUAL_OPERATIONS = 0.5, 1e10
 # The work on a token is about proportional to the parameters. Larger models do more of it in a
 # second, because their products are larger: about so many times as much as the smallest size.
 EFFICIENCY_GAIN = 1.5
@@ -86,8 +89,8 @@ EFFICIENCY_GAIN = 1.5
 class SpeedTrial:
     """A plan that trains for a moment on its text, to measure its speed.
 
-    Speeds are kept for this machine, and those of whole runs too where they are higher: later runs
-    need no trial, and their choices do not depend on what else the machine does at the time.
+    The highest speeds are kept for this machine, of trials and of whole runs, so that what is
+    chosen depends little on what else the machine does at the time.
 
     Attributes:
         plan: the plan.
@@ -210,10 +213,16 @@ class SpeedTrial:
 
     @cached_property
     def speed(self) -> float:
-        """Tokens per second in the faster way to divide the rows: known, measured or estimated."""
-        if not self.known_speeds and self.estimate is not None and self.deadline.has_passed:
-            return self.estimate
-        return max((self.known_speeds or self.measure()).values())
+        """Tokens per second in the faster way to divide the rows.
+
+        That is the highest seen so far, also now if there is time: an earlier trial may have been
+        slowed down by other work.
+        """
+        known = self.known_speeds
+        if self.deadline.has_passed and (known or self.estimate is not None):
+            return max(known.values(), default=self.estimate)
+        measured = self.measure()
+        return max(*known.values(), *measured.values(), 0.0)
 
     @property
     def tokens(self) -> float:
@@ -237,12 +246,11 @@ class SpeedTrial:
 
     def gains(self, other: SpeedTrial) -> bool:
         """Check whether this trial is at least `LEAST_GAIN` times as fast as `other`."""
-        measured = not self.known_speeds
-        if measured and self.deadline.has_passed:
+        if self.deadline.has_passed and not self.known_speeds:
             return False
         if self.speed < LEAST_GAIN * other.speed:
             return False
-        if not measured:
+        if self.deadline.has_passed:
             return True
         # The first two measurements were some seconds apart, so measure again in alternation.
         both = [lambda one=one: max(one.measure().values()) for one in (self, other)]
@@ -257,7 +265,8 @@ def trial_deadline(training: TrainingConfig) -> Deadline:
     """Set the deadline of all trials before a run: none where the budget is not in minutes."""
     if training.minutes is None:
         return Deadline()
-    return Deadline.after(TRIAL_SHARE * 60 * training.minutes)
+    seconds = TRIAL_SHARE * 60 * training.minutes
+    return Deadline.after(seconds if seconds >= SHORTEST_TRIALS else 0.0)
 
 
 def choose_size(
@@ -385,6 +394,8 @@ def _largest_size(
 
     *larger, smallest = _allowed_sizes(plan, prepared)
     least = trial_of(smallest)
+    if deadline.has_passed:
+        least = replace(least, estimate=USUAL_OPERATIONS / (6 * least.parameters))
     for size in larger:
         # No larger model is faster. So most need no trial, which may take them minutes.
         if prepared.train.tokens.size < size.text or least.tokens < size.tokens:

@@ -31,9 +31,10 @@ LEAST_BF16_SPEEDUP = 1.1
 # The losses of so long a training may be larger in bf16 than in float32 by this share. Measured:
 # 0.05 % where all is well; two seeds differ by 0.6 % and more.
 CURVE_SECONDS, MOST_LOSS_GAP = 0.3, 0.005
-# A step of a trial takes so long at most, or this share of the time that is left for trials: of
-# longer ones it takes some rows, or part of one. So many tokens are tried first.
-STEP_SECONDS, STEP_SHARE, FIRST_TOKENS = 1.0, 0.05, 64
+# A step of a trial takes this share of the time that is left for trials, within these limits in
+# seconds: of longer ones it takes some rows, or part of one. The first step of any shape takes up
+# to 0.2 seconds more to set up. So many tokens are tried first.
+STEP_SHARE, SHORTEST_STEP, LONGEST_STEP, FIRST_TOKENS = 0.05, 0.3, 1.0, 64
 
 
 def speed(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:
@@ -78,7 +79,8 @@ def with_short_steps(
     Raises:
         SeqgenError: training diverges.
     """
-    limit, tokens = min(STEP_SECONDS, STEP_SHARE * deadline.left), FIRST_TOKENS
+    limit = min(LONGEST_STEP, max(SHORTEST_STEP, STEP_SHARE * deadline.left))
+    tokens = FIRST_TOKENS
     while tokens < batches.batch(0).tokens.size:
         some, possible = FirstTokens(batches, tokens), 0.0
         # The first steps of a process may take seconds to set up.

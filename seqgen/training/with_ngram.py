@@ -191,11 +191,12 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
     if session.stored.ngram is not None:
         pending = "the mixture was fitted again, so it has its old weights"
     try:
-        with notify_if_slow(session.report, "fitting the mixture with the n-gram model"):
-            parts = _mix(session)
-        pending = "the final validation"
-        result = session.validated(result)
-        mixed = None if parts is None else _mixed(session, parts, result.val_loss)
+        with session.scoring_threads():
+            with notify_if_slow(session.report, "fitting the mixture with the n-gram model"):
+                parts = _mix(session)
+            pending = "the final validation"
+            result = session.validated(result)
+            mixed = None if parts is None else _mixed(session, parts, result.val_loss)
     except KeyboardInterrupt:
         name = session.stored.name
         raise Interrupted(
