@@ -106,6 +106,9 @@ def test_the_mixture_is_no_worse_than_the_better_part(tmp_path, monkeypatch, kin
     result = train([tmp_path / "t.txt"], name="t", settings=settings)
     columns = []
     stored = find_all("t")
+    if result.mixture is None:  # the n-gram model was no help, and the network is stored alone
+        assert not hasattr(stored, "parts")
+        return
     held_out = stored.validation_text.read_text(encoding="utf-8")[stored.scored_from :]
     for loaded in (*map(load, stored.parts), load("t")):
         corpus = encode_corpus([held_out], loaded.tokenizer, loaded.data.documents)

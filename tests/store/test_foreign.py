@@ -170,6 +170,8 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["course", "1.1", "--no-run"],
         ["plugins"],
         ["help", "files"],
+        ["chat", "-m", "net", "--max-tokens", "3"],
+        ["push", "net", "hf:someone/model"],
     ]
     tried = {" ".join(command) for command in commands}
     for name in leaf_commands():
