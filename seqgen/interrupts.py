@@ -25,7 +25,7 @@ IMPORT_SECONDS = 0.05
 
 
 class Interruption:
-    """How signals act on a loop that saves its work at the next safe point.
+    """Signal handler of a training loop: stop and save at the next safe point.
 
     The first signal asks the loop to stop. A second one raises KeyboardInterrupt if that takes so
     long that the user has been told; once the loop saves, it has no effect.

@@ -1,4 +1,4 @@
-"""What other tools call commands, options and settings, as people type them out of habit.
+"""Table of the names that other tools have for commands, options and settings.
 
 The words are data: `other_tools.toml` beside this module, and beside each plugin that has some. A
 command or an option that means exactly the same works; any other gets one line that names ours.

@@ -66,7 +66,7 @@ class Validation(ABC):
 
     @property
     def finals(self) -> float:
-        """How many `quick` validations take as long as the final one; 0 if that fits any time."""
+        """Cost of the final validation in `quick` ones; 0 if it scores only what time allows."""
         val = self.prepared.val
         return 0.0 if val is None else val.scored / min(val.scored, self.most)
 

@@ -1,4 +1,4 @@
-"""What people type out of habit from other tools: it works, or one line names what to type.
+"""Commands and options of other tools work, or one line names ours.
 
 The guesses are from the documentation of those tools, and not from our table of their words.
 """

@@ -97,7 +97,7 @@ def _unknown_option(command: Any, context: Any, arguments: Sequence[str]) -> Any
 
 
 def _typed(arguments: Sequence[str], option: str) -> str:
-    """Return what was typed for an unknown option: `-ngl`, of which Click reads `-n`."""
+    """Return the unknown option as typed: `-ngl`, which Click parses as `-n` and more."""
     flags = [argument.partition("=")[0] for argument in arguments]
     long = (flag for flag in flags if len(option) == 2 and flag.startswith(option))
     return option if option in flags else next(long, option)

@@ -40,7 +40,7 @@ def row_of(writer: Writer, prompt: Prompt) -> Row:
 
 @dataclass(frozen=True)
 class _Read:
-    """What a model has read: tokens, the logits (1, V) after them, and the state."""
+    """Prompt cache: tokens read so far, the logits (1, V) after them, and the state."""
 
     tokens: tuple[int, ...]
     logits: np.ndarray | None

@@ -10,7 +10,7 @@ from seqgen.settings.setting import setting
 
 
 class ChatOptions(Options, panel=Panel.TEXT):
-    """How a conversation begins and is written down for the model."""
+    """Options of a conversation: system prompt and chat template."""
 
     system: str | None = setting("Begin each conversation with this system prompt.", common=True)
     template: str | None = setting(

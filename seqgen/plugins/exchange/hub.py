@@ -128,7 +128,7 @@ class Snapshot:
 
     @property
     def origin(self) -> dict[str, str]:
-        """What a record says of a model that was imported from here.
+        """Return the origin for the record of an imported model.
 
         Raises:
             SeqgenError: see `gguf_file`.
@@ -196,7 +196,7 @@ class Snapshot:
 
 
 def quantization_of(name: str) -> str | None:
-    """Return what the name of a GGUF file says that it is quantized to, in lower case."""
+    """Parse the quantization from the name of a GGUF file, in lower case."""
     found = QUANTIZED.search(name)
     return found and found[1].casefold()
 

@@ -31,7 +31,7 @@ SHOWN_DIGITS = 4
 
 @dataclass(frozen=True)
 class Upload:
-    """What is uploaded, and where to.
+    """Upload to a repository of the Hub: files and destination.
 
     Attributes:
         address: `hf:OWNER/NAME`.
