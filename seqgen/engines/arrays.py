@@ -18,9 +18,6 @@ from seqgen.engines.weights import ArrayMap, Weights
 from seqgen.mapped_tensors import forget_pages
 
 Arrays = tuple[np.ndarray, ...]
-# One step of a layer: its input (B, E), or the ids (B,) of its inputs, and the past state's
-# arrays (B, H), to the next ones; h is first.
-ArrayStep = Callable[[np.ndarray, Arrays], Arrays]
 # W (O, I) and b (O,), or none, to W x + b.
 Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
 # For more inputs than these, a table of what each comes to is slow to make and large.

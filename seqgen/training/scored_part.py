@@ -16,27 +16,30 @@ from seqgen.store.loaded import LoadedModel
 # Characters on which a model's scoring speed is measured, and the shortest part, unless the text
 # is shorter.
 TRIED_CHARACTERS, SHORTEST_PART = 1000, 2000
-
+# Characters or tokens on which weights are fitted first, to see how long that takes.
+FITTED_FIRST = 2500
 
 Result = TypeVar("Result")
 
 
-def within_time(work: Callable[[int], Result], size: int, first: int, seconds: float) -> Result:
-    """Do some work on as much as a time allows, which a first small part of it shows.
+def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Result:
+    """Fit on as much of a text as a time allows.
+
+    Fitting on a small part shows how much that is. If that is less than twice the small part, the
+    first fit counts.
 
     Args:
-        work: takes how much to work on.
-        size: of all.
-        first: how much shows the speed; it counts if there is no time for twice as much.
+        fit: takes how many characters or tokens to fit on.
+        size: of the text.
         seconds: the time, which may be infinite.
     """
-    if math.isinf(seconds) or size <= first:
-        return work(size)
+    if math.isinf(seconds) or size <= FITTED_FIRST:
+        return fit(size)
     began = time.monotonic()
-    done = work(first)
+    fitted = fit(FITTED_FIRST)
     took = time.monotonic() - began
-    possible = min(size, int(first * (seconds - took) / took))
-    return work(possible) if possible >= 2 * first else done
+    possible = min(size, int(FITTED_FIRST * (seconds - took) / took))
+    return fit(possible) if possible >= 2 * FITTED_FIRST else fitted
 
 
 def begin_of_part(text: str, share: float) -> int:

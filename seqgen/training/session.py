@@ -59,7 +59,7 @@ from seqgen.training.scored_part import (
     affordable_share,
     begin_of_part,
     faster_threads,
-    within_time,
+    fit_within,
 )
 from seqgen.training.validating import SAMPLE_TOKENS
 from seqgen.wording import ShortRepr, format_settings
@@ -70,8 +70,8 @@ FINISHING = "finishing this step before saving; Ctrl-C again stops without savin
 # The share of the time left that the final validation may take: of a network, and of one with an
 # n-gram part, where both are then scored alone too.
 FINAL_SHARE, FINAL_SHARE_OF_MIXTURE = 0.7, 0.45
-# Before it, the weights of members are fitted in this share, on so many tokens at first.
-FIT_SHARE_OF_MEMBERS, FITTED_FIRST = 0.3, 2500
+# Before it, the weights of members are fitted in this share.
+FIT_SHARE_OF_MEMBERS = 0.3
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
 AddedOptions = added_options("train")
 
@@ -526,7 +526,7 @@ class Session:
             return fit_on_half(parts, fitting_part(some), direction=self.loaded.data.direction)
 
         seconds = FIT_SHARE_OF_MEMBERS * self.deadline.left
-        fitted = within_time(fit_on, part.tokens.size, FITTED_FIRST, seconds)
+        fitted = fit_within(fit_on, part.tokens.size, seconds)
         members = {"weights": list(fitted.weights), "gate": list(map(list, fitted.gate)) or None}
         stored_members = {name: value for name, value in members.items() if value is not None}
         keep_settings(self.stored, self.training, members=stored_members)

@@ -33,7 +33,7 @@ from seqgen.training.estimate import store_estimate
 from seqgen.training.estimators import impossible
 from seqgen.training.events import Event, Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan, why_not_mixable
-from seqgen.training.scored_part import begin_of_part, within_time
+from seqgen.training.scored_part import begin_of_part, fit_within
 from seqgen.training.session import (
     Session,
     TrainingResult,
@@ -64,9 +64,8 @@ TRIED_PART = 0.4
 WORTH_KEEPING, WORTH_IT = 0.005, 0.01
 
 
-# After a timed run, weights are fitted in this share of the time that is left, on so many
-# characters at first.
-FIT_SHARE, FITTED_FIRST = 0.5, 2500
+# After a timed run, weights are fitted in this share of the time that is left.
+FIT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -148,11 +147,12 @@ def order_of(
 
     first, orders = recommended_order(prepared), SPELLED_ORDERS if prepared.spelled else ORDERS
     improves(first)
-    for others in (orders[orders.index(first) + 1 :], orders[: orders.index(first)][::-1]):
-        for order in others:
-            if deadline.has_passed or not improves(order):
-                break
-        if min(losses, key=losses.get) != first:
+    higher = [order for order in orders if order > first]
+    lower = [order for order in reversed(orders) if order < first]
+    for others in (higher, lower):
+        while others and not deadline.has_passed and improves(others.pop(0)):
+            pass
+        if min(losses, key=losses.get) > first:
             break
     best = min(losses, key=losses.get)
     loss = f"{losses[best]:.4f} nats/token on held-out text"
@@ -224,7 +224,7 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
         """Fit on the end of the first half."""
         return _fit([network, ngram], text[begin_of_part(text[:half], length / half) : half])
 
-    fitted = within_time(fit_on, half, FITTED_FIRST, FIT_SHARE * session.deadline.left)
+    fitted = fit_within(fit_on, half, FIT_SHARE * session.deadline.left)
     if fitted is None or fitted.losses[0] - fitted.losses[-1] <= WORTH_KEEPING:
         with_it = f"with an n-gram model of order {ngram.model.config.order} it is no better"
         session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
