@@ -223,7 +223,7 @@ class MixtureCase(Case):
             for name, settings in (
                 ("ngram", {"order": 3}),
                 ("lstm", {}),
-                ("window", {"context_size": 3}),
+                ("rnn", {}),
             )
         ]
         weights = [0.2, 0.3, 0.5]
@@ -264,7 +264,7 @@ CASES = [
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
 CASES += [MixtureCase("mixture", name, {}) for name in ("three", "by-order", "gate")]
-CASES += [CachedCase("cached", name, {}) for name in ("lstm", "window")]
+CASES += [CachedCase("cached", name, {}) for name in ("lstm", "rnn")]
 NEURAL = [case for case in CASES if case.neural]
 
 
@@ -278,7 +278,7 @@ STANDING = (
     "*hawk-odd",
     "*transformer-2017",  # of sources too
     "*mixture-three",
-    "*cached-window",
+    "*cached-rnn",
     "*seq2seq-additive",
 )
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from helpers_cli import installed
+from helpers_cli import installed, is_usable
 from places import STORED
 
 KINDS = STORED / "kinds"
-MODELS = sorted(path.name for path in (STORED / "models").iterdir())
+MODELS = sorted(path.name for path in (STORED / "models").iterdir() if is_usable(path))
 TEXT, TOKENS = STORED / "tiny.txt", STORED / "tiny.tok"
 NINES = "9" * 400
 NUMBERS = (

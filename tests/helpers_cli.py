@@ -50,6 +50,14 @@ def needs(*plugins: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(gone), reason=f"without the plugin {', '.join(gone)}")
 
 
+def is_usable(model: Path) -> bool:
+    """Say whether the plugins of a stored model's architecture and tokenizers are there."""
+    architecture = json.loads((model / "config.json").read_text())["architecture"]
+    known = architecture == "mixture" or registry.known_architecture(architecture) is not None
+    kinds = {kind_in(folder) for folder in model.glob("*tokenizer")} - {None}
+    return known and STORED_TOKENIZERS.keys() >= kinds
+
+
 def known_kinds(names: Iterable[str]) -> list[str]:
     """Return the stored models of `kinds` whose plugins are there, and those of their questions.
 
@@ -59,11 +67,7 @@ def known_kinds(names: Iterable[str]) -> list[str]:
     from make_kinds import KINDS, RECIPES
 
     def is_known(name: str) -> bool:
-        path = STORED / "kinds" / "models" / name / "config.json"
-        architecture = json.loads(path.read_text())["architecture"]
-        known = architecture == "mixture" or registry.known_architecture(architecture) is not None
-        kinds = {kind_in(folder) for folder in path.parent.glob("*tokenizer")} - {None}
-        known = known and STORED_TOKENIZERS.keys() >= kinds
+        known = is_usable(STORED / "kinds" / "models" / name)
         questions = [*KINDS[RECIPES[name].kind].questions.values()]
         return known and len(installed(questions)) == len(questions)
 

@@ -34,4 +34,5 @@ BROUGHT = {
         "grid",
     ),
     "vectors": ("glove", "word2vec"),
+    "window": ("window",),
 }

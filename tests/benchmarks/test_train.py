@@ -21,7 +21,7 @@ from seqgen.models.seq2seq.model import Seq2Seq, Seq2SeqConfig, Seq2SeqTransform
 from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.models.window.model import Window, WindowConfig
+from seqgen.plugins.window.model import Window, WindowConfig
 from seqgen.presets import SHARED
 from seqgen.text.sources import TokenSources
 

@@ -188,6 +188,21 @@ def test_without_more_cells(ran):
     refused(others, "more_cells")
 
 
+@pytest.mark.slow
+def test_without_window(ran):
+    helped, shown, *others = ran(
+        "window",
+        "--help",
+        f"models show {MODELS}/window",
+        f"train words.txt --model window {QUICK}",
+        f"sample -m {MODELS}/window",
+        f"perplexity words.txt -m {MODELS}/window",
+    )
+    assert helped[0] == shown[0] == 0
+    assert "window" in shown[1]
+    refused(others, "window")
+
+
 def test_the_table_of_plugins_has_what_each_brings():
     installed = {one.name for one in hooks.plugins()}
     found = {name: set() for name in BROUGHT if name in installed}

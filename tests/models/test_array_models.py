@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import PAIRS, STANDING, ids, over
+from helpers_cli import known_architectures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -320,7 +321,7 @@ def test_mixtures_of_models_with_sources():
 
 
 @pytest.mark.fast_for("*")
-@pytest.mark.parametrize("name", ["lstm", "window", "transformer"])
+@pytest.mark.parametrize("name", known_architectures(["lstm", "window", "transformer"]))
 @torch.no_grad()
 def test_caches(name):
     each = both(next(case for case in CASES if case.architecture == name))

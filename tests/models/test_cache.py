@@ -99,9 +99,9 @@ def test_a_cache_without_strength_says_what_the_model_says():
 
 @torch.no_grad()
 def test_huge_features_are_no_nan():
-    model = CachedCase("cached", "window", {}).build(torch.float32)
+    model = CachedCase("cached", "rnn", {}).build(torch.float32)
     model.cache = CacheConfig(5, 0.5, 1000)
-    for parameter in model.inner.layer.parameters():
+    for parameter in model.inner.layers.parameters():
         parameter.fill_(1e4)
     logits, _ = model(ids(2, 12))
     assert not logits.isnan().any()

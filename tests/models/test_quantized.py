@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import RECURRENT, Case
+from helpers_cli import needs
 
 from seqgen import store
 from seqgen.cli import run
@@ -210,6 +211,7 @@ def test_weights_in_fewer_bits_replace_those_in_float32(kind, tied):
         model.quantize(kind)
 
 
+@needs("window")
 def test_what_has_no_such_form_stays():
     window = in_precision(Case("window", "default", {}).build(torch.float32), "int8")
     assert all(p.dtype == torch.float32 for p in window.parameters())

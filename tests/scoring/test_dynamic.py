@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import Case, ids
-from helpers_cli import records, refusal
+from helpers_cli import known_architectures, needs, records, refusal
 
 from seqgen.errors import SeqgenError
 from seqgen.scoring.dynamic import score_dynamically
@@ -59,7 +59,9 @@ def by_sgd(model, corpus, rate, decay, length):
     return np.array(found)
 
 
-@pytest.mark.parametrize("architecture", ["lstm", "gru", "window", "transformer"])
+@pytest.mark.parametrize(
+    "architecture", known_architectures(["lstm", "gru", "window", "transformer"])
+)
 def test_it_is_sgd_segment_by_segment(architecture):
     model, corpus = Case(architecture, "plain", {}).loud(), stream(23)
     before = [parameter.clone() for parameter in model.parameters()]
@@ -81,6 +83,7 @@ def test_without_a_rate_it_is_plain_scoring():
         np.testing.assert_allclose(made, wanted, rtol=0, atol=1e-10)
 
 
+@needs("window")
 def test_weights_come_back_when_it_is_stopped_and_when_it_diverges():
     model, corpus = Case("lstm", "plain", {}).loud(), stream(40)
     before = [parameter.clone() for parameter in model.parameters()]

@@ -125,7 +125,12 @@ def test_a_setting_of_another_cell_is_refused_in_one_line(architecture):
             ", which transformer, seq2seq-transformer, bert and others have",
             marks=needs("labels"),
         ),
-        ("ngram", "hidden_size=9", ", which window, rnn, gru and others have"),
+        pytest.param(
+            "ngram",
+            "hidden_size=9",
+            ", which window, rnn, gru and others have",
+            marks=needs("window"),
+        ),
     ],
 )
 def test_the_refusal_says_which_cell_has_the_setting(architecture, name, said, capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 from seqgen import registry, store
 from seqgen.cli import run
@@ -149,7 +149,7 @@ def test_the_validation_loss_is_what_perplexity_gives(home, capsys):
     ("name", "settings"),
     [
         ("gru", {"hidden_size": 8}),
-        ("window", {"hidden_size": 8}),
+        pytest.param("window", {"hidden_size": 8}, marks=needs("window")),
         ("transformer", {"hidden_size": 8, "num_heads": 2, "window": 6}),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers_cli import has_plugin
+from helpers_cli import has_plugin, known_architectures
 from safetensors.torch import load_file
 
 from seqgen import store
@@ -43,7 +43,9 @@ def tuned(text, name="tuned", **settings):
 
 
 @pytest.mark.fast_for("rnn", "lstm", "window")
-@pytest.mark.parametrize("architecture", ["rnn", "gru", "lstm", "transformer", "window"])
+@pytest.mark.parametrize(
+    "architecture", known_architectures(["rnn", "gru", "lstm", "transformer", "window"])
+)
 def test_training_begins_where_the_other_model_ended(architecture, texts):
     known = {"window": {"hidden_size": 8, "seq_len": 6}, "transformer": {**SHAPE, "num_heads": 2}}
     shape = known.get(architecture, SHAPE)

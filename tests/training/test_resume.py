@@ -69,7 +69,7 @@ def test_resuming_plainly_is_bit_for_bit(name, optimizer, text):
     ("name", "fields"),
     [
         ("lstm", ["layers.0.0", "layers.0.1", "layers.1.0", "layers.1.1"]),
-        ("window", ["tokens"]),
+        pytest.param("window", ["tokens"], marks=needs("window")),
     ],
 )
 def test_the_state_is_saved_by_field_name_and_read_by_number(name, fields, text):

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from architectures import RECURRENT, VOCAB, Case
-from helpers_cli import needs, records, refusal
+from helpers_cli import known_architectures, needs, records, refusal
 
 from seqgen.cli import run
 from seqgen.models.recurrent.watched import StepRecorder, watch_layers
@@ -171,7 +171,7 @@ def test_a_lower_layer_has_no_bound_and_reaches_up_through_the_others():
     assert upper == gradients_by_distance(model, tokens, targets)
 
 
-@pytest.mark.parametrize("architecture", ["transformer", "window"])
+@pytest.mark.parametrize("architecture", known_architectures(["transformer", "window"]))
 def test_gradients_of_vectors_are_those_of_leaves(architecture):
     model, (tokens, targets) = Case(architecture, "default", {}).loud(), text_of(2, 5)
     found = gradients_by_distance(model, tokens, targets)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers_cli import needs
 from places import STORED
 
 import seqgen
@@ -60,7 +61,9 @@ def changed(tmp_path):
         ("gru-char", {"hidden_size": 10**30}, "hidden_size must be"),
         ("ngram-char", {"vocab_size": 10**9}, "larger model"),
         ("ngram-char", {"order": 10**9}, "order must be"),
-        ("window-char", {"context_size": 1 << 20}, "larger model"),
+        pytest.param(
+            "window-char", {"context_size": 1 << 20}, "larger model", marks=needs("window")
+        ),
         ("transformer-char", {"window": 10**9}, "window must be"),
         ("transformer-gpt2", {"window": 1 << 18}, "larger model|size mismatch"),
         ("transformer-char", {"ffn_size": 1 << 22}, "larger model"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from seqgen.engines.parts import glorot
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.models.window.arrays import WindowArrays
-from seqgen.models.window.equations import WindowNetwork
-from seqgen.models.window.settings import WindowConfig
+from seqgen.plugins.window.arrays import WindowArrays
+from seqgen.plugins.window.equations import WindowNetwork
+from seqgen.plugins.window.settings import WindowConfig
 
 
 class Window(WindowNetwork, ArraySteps, NeuralLanguageModel):

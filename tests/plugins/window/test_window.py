@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
-from seqgen.models.window.model import Window, WindowConfig
+from seqgen.plugins.window.model import Window, WindowConfig
 from seqgen.settings import UsageError
 from seqgen.store import StoredModel
 from seqgen.text.corpus import Corpus

@@ -12,7 +12,7 @@ from seqgen.models.inference import HiddenStateModel
 from seqgen.models.state import State
 
 if TYPE_CHECKING:
-    from seqgen.models.window.settings import WindowConfig
+    from seqgen.plugins.window.settings import WindowConfig
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqgen.models.arrays import NeuralArrays
-from seqgen.models.window.equations import WindowNetwork
+from seqgen.plugins.window.equations import WindowNetwork
 
 
 class WindowArrays(WindowNetwork, NeuralArrays):

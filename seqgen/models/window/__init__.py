@@ -1,1 +1,0 @@
-"""Feed-forward language model over a window of tokens."""

@@ -1,0 +1,7 @@
+"""Feed-forward language model over a window of tokens (Bengio et al. 2003)."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin()
