@@ -1,6 +1,6 @@
 """The plugins of seqgen, a folder each; the core works without any of them."""
 
-# The architectures, tasks and stored tokenizers of plugins, and the endings of architectures with a
+# The architectures, tasks and tokenizers of plugins, and the endings of architectures with a
 # head: for messages if the plugin's folder is missing. Models of older
 # versions do not name their plugin.
 BROUGHT = {
@@ -18,6 +18,7 @@ BROUGHT = {
         "tag",
         "classifier",
         "tagger",
+        "wordpiece",
     ),
     "more_cells": (
         "ugrnn",

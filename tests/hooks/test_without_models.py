@@ -101,6 +101,8 @@ def test_without_labels(ran):
         f"train words.txt --task tag {QUICK}",
         f"perplexity words.txt -m {MODELS}/bert",
         f"sample -m {MODELS}/gru-tagger",
+        "train words.txt --model ngram --tokenizer wordpiece",
+        "tokenize words.txt --train wordpiece --out t",
         f"eval words.txt -m {MODELS}/bag-classifier",
     )
     worked = (helped, listed, trained, written, neighbours)
@@ -211,7 +213,8 @@ def test_the_table_of_plugins_has_what_each_brings():
             found[row.plugin].add(row.name)
     for task in registry.ON_FEATURES:
         found[hooks.plugin_of(task.head)] |= {task.name, task.called}
-    for kind, (plugin, _) in hooks.stored_tokenizers().items():
+    tokenizers = {**hooks.tokenizers(), **hooks.stored_tokenizers()}
+    for kind, (plugin, _) in tokenizers.items():
         found[plugin.name].add(kind)
     assert {name: set(BROUGHT[name]) for name in found} == found
     for plugin, names in BROUGHT.items():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from seqgen import registry, store
+from seqgen import hooks, registry, store
 
-TOKENIZERS = ("char", "byte", "word", "whitespace", "uncased", "bpe", "unigram", "wordpiece")
+TOKENIZERS = ("char", "byte", "word", "whitespace", "uncased", "bpe", "unigram")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -42,6 +42,6 @@ def preset_names(incomplete: str) -> list[str]:
 
 
 architectures = one_of(*registry.ARCHITECTURES)
-tokenizers = one_of(*TOKENIZERS)
+tokenizers = one_of(*TOKENIZERS, *hooks.tokenizers())
 tasks = one_of(*(task.name for task in registry.ON_FEATURES))
 devices = one_of(*DEVICES)

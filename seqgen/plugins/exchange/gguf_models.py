@@ -67,7 +67,6 @@ from seqgen.text.tokenizers.sentencepiece import (
     pieces_of,
 )
 from seqgen.text.tokenizers.word import VocabularyTokenizer
-from seqgen.text.tokenizers.wordpiece import WordPieceTokenizer
 
 ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
 # What ours are called, as in `hf_weights.NAMES`.
@@ -612,7 +611,7 @@ def _vocabulary(tokenizer: Tokenizer, framing: Framing, name: str) -> dict[str, 
     Raises:
         ValueError: llama.cpp would read texts otherwise.
     """
-    if isinstance(tokenizer, WordPieceTokenizer):
+    if tokenizer.kind == "wordpiece":
         raise ValueError("its WordPiece drops all white space, and here a newline is a token")
     if isinstance(tokenizer, VocabularyTokenizer):
         raise ValueError("it cannot split texts into whole words")

@@ -16,6 +16,7 @@ from seqgen.errors import UsageError
 from seqgen.files import parse_json, require_regular
 from seqgen.limits import read_whole, require_within_limit
 from seqgen.text.tokenizers.base import TABLE, Decoder, Tokenizer
+from seqgen.text.tokenizers.library import LibraryTokenizer, open_library
 from seqgen.text.tokenizers.sentencepiece import (
     CONTROL,
     SPACE,
@@ -25,7 +26,6 @@ from seqgen.text.tokenizers.sentencepiece import (
     pieces_of,
     read_normaliser,
 )
-from seqgen.text.tokenizers.wordpiece import LibraryTokenizer, open_library
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 BEFORE = r"[^\r\n\p{L}\p{N}]?"

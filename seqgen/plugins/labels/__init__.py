@@ -1,4 +1,4 @@
-"""Classifiers, taggers and masked models: prediction of labels and of hidden tokens."""
+"""Classifiers, taggers and masked models: prediction of labels and of hidden tokens; WordPiece."""
 
 from __future__ import annotations
 
@@ -15,5 +15,6 @@ PLUGIN = Plugin(
         "task:MASKED_LM",
         "task:BIDIRECTIONAL",
     ),
+    tokenizers={"wordpiece": "wordpiece:WordPieceTokenizer"},
     options={"recipe": "options:FeatureFlags"},
 )

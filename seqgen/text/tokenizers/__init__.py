@@ -50,7 +50,6 @@ TRAINED = {
     "uncased": "word:UncasedTokenizer",
     "bpe": "sentencepiece:BPETokenizer",
     "unigram": "sentencepiece:UnigramTokenizer",
-    "wordpiece": "wordpiece:WordPieceTokenizer",
 }
 # What `--tokenizer` names, and what a stored model may have.
 KINDS = TokenizerKinds(TRAINED, lambda: hooks.tokenizers())
@@ -80,9 +79,16 @@ def tokenizer_kind(name: str) -> type[Tokenizer]:
     """Import the tokenizer class of the given kind.
 
     Raises:
-        UsageError: there is none; names the nearest.
+        UsageError: there is none; names the nearest, or the plugin that is missing.
     """
+    _require_plugin(name, KINDS)
     return look_up("tokenizer", name, KINDS)
+
+
+def _require_plugin(name: Any, kinds: TokenizerKinds) -> None:
+    """Refuse a tokenizer of a plugin that is not installed."""
+    if name not in kinds and (plugin := hooks.missing_plugin(str(name))) is not None:
+        raise SeqgenError(f"the tokenizer {name} needs the plugin {plugin}, which is not installed")
 
 
 def _file_of(error: Exception) -> str:
@@ -97,8 +103,7 @@ def _stored_kind(name: str) -> type[Tokenizer]:
         SeqgenError: it needs a plugin that is not installed.
         UsageError: there is none of that name.
     """
-    if name not in STORED and (plugin := hooks.missing_plugin(str(name))) is not None:
-        raise SeqgenError(f"the tokenizer {name} needs the plugin {plugin}, which is not installed")
+    _require_plugin(name, STORED)
     return look_up("tokenizer", name, STORED)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 from hf_models import PROMPTS, TEXT, checkpoint, metaspace, sentencepiece_model
 from nasty import ODD, nasty_texts
 
@@ -388,7 +388,11 @@ def test_merges_that_no_scores_give_are_refused():
     ("kind", "reason"),
     [
         ("unigram", "it has no bytes there for what no piece spells"),
-        ("wordpiece", "its WordPiece drops all white space, and here a newline is a token"),
+        pytest.param(
+            "wordpiece",
+            "its WordPiece drops all white space, and here a newline is a token",
+            marks=needs("labels"),
+        ),
         ("word", "it cannot split texts into whole words"),
         ("uncased", "it cannot split texts into whole words"),
     ],

@@ -11,8 +11,8 @@ import pytest
 from helpers_cli import refusal
 
 from seqgen.errors import UsageError
+from seqgen.plugins.labels.wordpiece import WordPieceTokenizer
 from seqgen.text.tokenizers import load_tokenizer, tokenizer_kind
-from seqgen.text.tokenizers.wordpiece import WordPieceTokenizer
 
 TEXT = "the lower lowest slow slower, low; lowly wow!\nnewest new owl: the owls'\n" * 3
 WORD = re.compile(r"\n|\w+|[^\w\s]")
@@ -56,7 +56,7 @@ def test_pairs_are_joined_by_how_often_they_occur():
 def test_the_vocabulary_is_the_same_in_every_process(tokenizer):
     counts = Counter(TEXT)
     assert counts["\n"] == 6 and tokenizer.vocab_size == 48
-    script = "import sys; from seqgen.text.tokenizers.wordpiece import WordPieceTokenizer as W\n"
+    script = "import sys; from seqgen.plugins.labels.wordpiece import WordPieceTokenizer as W\n"
     script += "print(W.train([sys.argv[1]], 48).fingerprint)"
     command = [sys.executable, "-c", script, TEXT]
     made = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
