@@ -167,6 +167,11 @@ class Plugin:
         sections: of the page that `seqgen report` writes about models of text: objects of the
             class `seqgen.cli.shell.page.ReportSection`, which says when which method is called.
         routes: of `seqgen serve`, by their paths.
+        chat_models: classes of models that answer the conversations of `seqgen serve`; the first is
+            used. `of(loaded, instead=...)` makes such a model, or raises a `SeqgenError` that says
+            what to do instead; `read_prompt(messages)` checks the messages of a request and returns
+            the `seqgen.generation.prompts.Prompt`; `loaded` writes the answer, which ends at a text
+            of `stop`.
     """
 
     version: int = VERSION
@@ -183,6 +188,7 @@ class Plugin:
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
+    chat_models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -479,6 +485,11 @@ def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
 def routes() -> Mapping[str, tuple[InstalledPlugin, Route]]:
     """Collect the addresses that plugins add to `seqgen serve`, by path."""
     return _collect_by_name("route", ((one, one.plugin.routes) for one in plugins()))
+
+
+def chat_model() -> Any | None:
+    """Load the class of models that answer conversations; None if no plugin has one."""
+    return next((model for _, model in _load_field("chat_models")), None)
 
 
 def listeners() -> list[tuple[str, Any]]:

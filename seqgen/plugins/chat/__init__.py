@@ -8,4 +8,5 @@ PLUGIN = Plugin(
     commands={
         "chat": Command("command:chat", "Write", work="tokens"),
     },
+    chat_models=("chat_template:ChatModel",),
 )

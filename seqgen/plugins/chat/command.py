@@ -21,7 +21,7 @@ from seqgen.plugins.chat.options import ChatOptions, ChatSampling
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.generation.chat_template import ChatModel
+    from seqgen.plugins.chat.chat_template import ChatModel
     from seqgen.settings.generation import SampleOptions
 
 # No template comes near this.
@@ -42,7 +42,7 @@ def chat(
     `content`. With --json, each answer is a record like those of `seqgen sample`, with the
     conversation and the answer in `messages`.
     """
-    from seqgen.generation.chat_template import ChatModel, ChatTemplate, special_names
+    from seqgen.plugins.chat.chat_template import ChatModel, ChatTemplate, special_names
     from seqgen.store.loading import Work, load
 
     talks = piped_input() is None
@@ -114,7 +114,7 @@ def conversations(lines: Iterable[str], system: str | None) -> Iterator[list[dic
     Raises:
         SeqgenError: the messages of a line are damaged; says which.
     """
-    from seqgen.generation.chat_template import read_messages
+    from seqgen.plugins.chat.chat_template import read_messages
     from seqgen.plugins.chat.conversation import turn
 
     for number, line in enumerate(lines, 1):

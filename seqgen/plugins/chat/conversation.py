@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen.engines.ops import without_gradients
 from seqgen.errors import SeqgenError
-from seqgen.generation.chat_template import ChatModel, FittedMessages, Message, fit
 from seqgen.generation.prompts import Prompt, available_batches
 from seqgen.generation.sample import Sample, Writer, finished_texts
 from seqgen.generation.text_batch import BatchText, Row, SamplingPolicy, TextBatch, prefill
+from seqgen.plugins.chat.chat_template import ChatModel, FittedMessages, Message, fit
 from seqgen.settings.generation import SampleOptions
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from seqgen.plugins.chat.conversation import Conversation
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.generation.chat_template import ChatModel
+    from seqgen.plugins.chat.chat_template import ChatModel
     from seqgen.settings.generation import SampleOptions
 
 PROMPT, MORE = "> ", ". "

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seqgen import hooks
 from seqgen.errors import SeqgenError
-from seqgen.generation.chat_template import ChatModel, read_messages
 from seqgen.generation.sample import Writer
 from seqgen.plugins.serve.protocol import (
     FILTERS,
@@ -81,10 +81,12 @@ def read_chat(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions)
     for name in TOOLS:
         if fields.get(name):
             raise Refused(f"{name} are not supported: a model answers with text", param=name)
-    chat = ChatModel.of(loaded, instead="send its prompts to /v1/completions")
+    chat_model, instead = hooks.chat_model(), "send its prompts to /v1/completions"
+    if chat_model is None:
+        raise SeqgenError(f"chats need the plugin chat, which is not installed: {instead}")
+    chat = chat_model.of(loaded, instead=instead)
     try:
-        messages = read_messages([_plain(one) for one in _listed(fields.get("messages"))])
-        prompt = chat.prompt(0, messages)
+        prompt = chat.read_prompt([_plain(one) for one in _listed(fields.get("messages"))])
     except Refused:
         raise
     except SeqgenError as error:

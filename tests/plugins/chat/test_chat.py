@@ -16,10 +16,10 @@ from hf_models import checkpoint
 
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
-from seqgen.generation.chat_template import ChatModel, ChatTemplate, stored_template
 from seqgen.generation.sample import stream
 from seqgen.generation.text_batch import prefill
 from seqgen.plugins.chat import command, conversation
+from seqgen.plugins.chat.chat_template import ChatModel, ChatTemplate, stored_template
 from seqgen.plugins.chat.conversation import Conversation, answers
 from seqgen.settings.generation import SampleOptions
 from seqgen.store import find_all

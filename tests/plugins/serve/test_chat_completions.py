@@ -18,8 +18,8 @@ from hf_models import checkpoint
 from places import STORED
 from starlette.testclient import TestClient
 
+from seqgen import hooks
 from seqgen.cli import run
-from seqgen.generation.chat_template import ChatModel
 from seqgen.generation.sample import sample
 from seqgen.plugins.serve.app import make_app
 from seqgen.plugins.serve.run import Listening
@@ -29,11 +29,12 @@ from seqgen.store import find
 from seqgen.store.loading import Work, load
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-pytestmark = needs("exchange")
+pytestmark = needs("exchange", "chat")
 
 NGRAM = str(STORED / "models" / "ngram-char")
 LSTM = str(STORED / "models" / "lstm-char")
 WINDOW = 300
+ChatModel = hooks.chat_model()
 ASKED = turns("the cat", "sat", "and?", system="S")
 
 
@@ -310,3 +311,9 @@ def test_openai(live, folder, monkeypatch):
     assert np.allclose(found.data[0].embedding, raw.data[0].embedding, atol=1e-7)
     with pytest.raises(openai.BadRequestError, match="not supported"):
         client.chat.completions.create(**how, tools=[{"type": "function"}])
+
+
+def test_without_the_plugin_one_line_names_it(client, monkeypatch):
+    monkeypatch.setattr(hooks, "chat_model", lambda: None)
+    said = ask(client, 400)["message"]
+    assert said.startswith("chats need the plugin chat, which is not installed: send its prompts")

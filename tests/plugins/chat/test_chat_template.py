@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen.errors import SeqgenError
-from seqgen.generation import chat_template
-from seqgen.generation.chat_template import ChatModel, ChatTemplate, fit, read_messages
+from seqgen.plugins.chat import chat_template
+from seqgen.plugins.chat.chat_template import ChatModel, ChatTemplate, fit, read_messages
 from seqgen.settings import DataConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.framing import Framing

@@ -241,6 +241,14 @@ class ChatModel:
         ids = self._ids(messages, text)
         return Prompt(index, text, ids)
 
+    def read_prompt(self, messages: Any) -> Prompt:
+        """Check the messages of a request; return their text and tokens.
+
+        Raises:
+            SeqgenError: see `read_messages` and `prompt`.
+        """
+        return self.prompt(0, read_messages(messages))
+
     def _ids(self, messages: Sequence[Message], text: str) -> tuple[int, ...]:
         loaded, names = self.loaded, self._names
         tokenizer = loaded.tokenizer
