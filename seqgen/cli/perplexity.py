@@ -84,9 +84,8 @@ class LineByLine(Options, panel=Panel.OUTPUT):
     per_line: bool = setting(
         "Score each line alone; print its bits per character, a tab and the line.",
         common=True,
-        conflicts=(
-            OptionRule(("--documents stream",), "{flag} scores each line alone: leave out {other}"),
-            "--dynamic",
+        conflicts=OptionRule(
+            ("--documents stream",), "{flag} scores each line alone: leave out {other}"
         ),
     )
 
@@ -237,8 +236,9 @@ def _load(
 
     fit = views.fit
     work = Work.of_files([] if fit == HELD_OUT else files if fit is None else [*files, fit])
-    work = None if scoring.learns else work
-    of_one = views.per_token or views.show or views.fit is not None or scoring.learns
+    changes = scoring.adaptation is not None
+    work = None if changes else work
+    of_one = views.per_token or views.show or views.fit is not None or changes
     place, precision, cache = machine.device, machine.precision, looked_up.config
     if of_one:
         return [load(name, place, precision, cache, work) for name in models.names]

@@ -44,14 +44,12 @@ def for_model(loaded: LoadedModel, scoring: Scoring | None = None) -> Scoring:
     fits = stride is None or window is None or stride <= window
     most = f"from 1 to {window}, the window of {loaded.stored.name}"
     require(fits, f"--stride must be {most}, not {stride}")
-    documents, learning = scoring.documents or loaded.data.documents, scoring.learning
+    documents = scoring.documents or loaded.data.documents
     lines = documents == "line" or loaded.conditioning.in_pairs
     require(lines or not scoring.no_end, "--no-end goes with --documents line or --per-line")
-    if scoring.learns:
-        from seqgen.scoring import dynamic
-
-        learning = dynamic.for_model(learning, loaded, documents)
-    return replace(scoring, documents=documents, learning=learning)
+    if (adaptation := scoring.adaptation) is not None:
+        adaptation.check_model(loaded, documents)
+    return replace(scoring, documents=documents)
 
 
 def warning_of(loaded: LoadedModel, scoring: Scoring) -> str | None:
@@ -289,10 +287,8 @@ def _score(
 
 def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[Scored]:
     """Score a corpus with scoring options; see `score_corpus`."""
-    if scoring.learns:
-        from seqgen.scoring import dynamic
-
-        return dynamic.score_dynamically(loaded.model, corpus, scoring.learning, scoring.want)
+    if (adaptation := scoring.adaptation) is not None:
+        return adaptation.score(loaded, corpus, scoring.want)
     return score_corpus(
         loaded.model,
         corpus,
@@ -327,8 +323,8 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
             f"cache of {cache.size:,} positions, strength {cache.strength:g}, flatness "
             f"{cache.flatness:g}"
         )
-    if scoring.learns:
-        parts.append(str(scoring.learning))
+    if (adaptation := scoring.adaptation) is not None:
+        parts.append(adaptation.describe(loaded))
     return "; ".join(parts)
 
 
@@ -347,10 +343,8 @@ def scoring_signature(
     windowed = loaded.model.window is not None
     if (cache := loaded.cache) is not None:
         choices = {"cache": f"{cache.size}/{cache.strength:g}/{cache.flatness:g}", **choices}
-    if scoring.learns:
-        learning = scoring.learning
-        rule = f"{learning.dynamic:g}/{learning.dynamic_decay:g}/{learning.dynamic_segment}"
-        choices = {"dynamic": rule, **choices}
+    if (adaptation := scoring.adaptation) is not None:
+        choices = {**adaptation.signature(loaded), **choices}
     if scoring.no_end:
         choices = {"ends": "unscored", **choices}
     return figure_signature(
@@ -368,6 +362,6 @@ def scoring_signature(
 
 def _window(loaded: LoadedModel, scoring: Scoring) -> tuple[int, int]:
     window = loaded.model.window
-    if scoring.learns:
-        return window, scoring.learning.dynamic_segment
+    if (adaptation := scoring.adaptation) is not None:
+        return window, adaptation.segment(loaded)
     return window, max(1, window // 2) if scoring.stride is None else scoring.stride

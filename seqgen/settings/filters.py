@@ -1,9 +1,10 @@
-"""Base classes of the options that plugins add to generating commands: filters, forms, texts."""
+"""Base classes of the options that plugins add to commands that generate or score texts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 from seqgen.settings.options import Options
 from seqgen.settings.setting import OptionRule
@@ -110,3 +111,38 @@ class TextSet(Options):
             UsageError: it cannot be computed of this model.
         """
         raise NotImplementedError
+
+
+class AdaptiveScoring(Options, ABC):
+    """Options of a plugin with which a model changes while it is scored ("scoring").
+
+    If any is given, it scores the text. The methods are called with the `LoadedModel`.
+    """
+
+    @abstractmethod
+    def check_model(self, loaded: Any, documents: str) -> None:
+        """Check that a model can be scored so.
+
+        Raises:
+            UsageError: it cannot.
+        """
+
+    @abstractmethod
+    def score(self, loaded: Any, corpus: Any, want: Literal["ranks", "hits"]) -> Iterator[Any]:
+        """Score a corpus; see `seqgen.scoring.loop.score_corpus`.
+
+        Raises:
+            SeqgenError: the model can no longer be used.
+        """
+
+    @abstractmethod
+    def describe(self, loaded: Any) -> str:
+        """Describe the options in the protocol."""
+
+    @abstractmethod
+    def signature(self, loaded: Any) -> dict[str, str]:
+        """Return what the signature of a score has about the options, by name."""
+
+    @abstractmethod
+    def segment(self, loaded: Any) -> int:
+        """Return the number of tokens between two changes of the model."""

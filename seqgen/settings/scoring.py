@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 from seqgen.settings import ranges
 from seqgen.settings.data import Documents
+from seqgen.settings.filters import AdaptiveScoring
 from seqgen.settings.generation import WritingOptions
-from seqgen.settings.options import Options, Panel, group, same, with_default
+from seqgen.settings.options import Options, Panel, added_options, group, same, with_default
 from seqgen.settings.setting import OptionRule, require, setting
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
@@ -57,40 +58,7 @@ class TextMeasure(Options, ABC, panel=Panel.SCORES):
         """
 
 
-BELONGS_TO_DYNAMIC = OptionRule(
-    ("--dynamic",), "{flag} belongs to --dynamic: give its learning rate as well"
-)
-
-
-class Dynamic(Options, panel=Panel.MODEL):
-    """Options of dynamic evaluation: weights adapt to the scored text (Krause et al. 2018)."""
-
-    dynamic: float | None = setting(
-        "Train the model on the text while it is scored, by SGD with this learning rate (dynamic "
-        "evaluation). The stored model stays as it is.",
-        bounds=ranges.WEIGHTS,
-        metavar="RATE",
-    )
-    dynamic_decay: float = setting(
-        "Share by which the weights return to the trained ones at each update of --dynamic.",
-        0.0,
-        ranges.SHARES,
-        without="0",
-        needs=BELONGS_TO_DYNAMIC,
-    )
-    dynamic_segment: int | None = setting(
-        "Number of tokens between the updates of --dynamic.",
-        bounds=ranges.TOKENS,
-        without="20 characters or bytes; 5 other tokens",
-        needs=BELONGS_TO_DYNAMIC,
-    )
-
-    def __str__(self) -> str:
-        """Say how the weights follow."""
-        return (
-            f"dynamic evaluation by SGD (Krause et al. 2018), learning rate {self.dynamic:g}, "
-            f"decay {self.dynamic_decay:g}, segments of {self.dynamic_segment} tokens"
-        )
+Adaptive = added_options("scoring")
 
 
 class TextScoring(Options, panel=Panel.TEXT):
@@ -106,7 +74,6 @@ class TextScoring(Options, panel=Panel.TEXT):
         low=1,
         panel=Panel.MODEL,
         without="half the window",
-        conflicts="--dynamic",
     )
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
 
@@ -118,12 +85,12 @@ class Scoring(TextScoring, panel=Panel.SCORES):
     no_end: bool = setting(
         "Leave the ends of lines out of all figures: each line counts without its newline."
     )
-    learning: Dynamic = group(Dynamic)
+    adaptive: Adaptive = group(Adaptive)
 
     @property
-    def learns(self) -> bool:
-        """Whether the model adapts to the text while scoring (dynamic evaluation)."""
-        return self.learning.dynamic is not None
+    def adaptation(self) -> AdaptiveScoring | None:
+        """How the model changes while it is scored, if it does."""
+        return next((each for each in self.adaptive.groups if each.given), None)
 
     @property
     def want(self) -> Literal["ranks", "hits"]:

@@ -15,7 +15,7 @@ import fuzz_cases
 import pytest
 import typer
 from forked import Server
-from helpers_cli import installed, needs, refusal
+from helpers_cli import has_plugin, installed, needs, refusal
 from hf_models import TEXT as ENGLISH
 from hf_models import byte_level, metaspace, sentencepiece_model
 from make_kinds import RECIPES
@@ -219,6 +219,8 @@ def test_every_command_answers_or_says_why_not(name, server, tmp_path):
         shutil.copytree(STORED / "kinds" / "models" / each, home / "models" / each)
     found = []
     for row, answering in installed(ROWS).items():
+        if "--dynamic" in row and not has_plugin("dynamic"):
+            continue
         if name in TRACED and ("onnx" in row or row == "export {model} --out exported"):
             continue
         command = arguments(row, name)

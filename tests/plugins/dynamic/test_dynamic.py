@@ -11,9 +11,8 @@ from architectures import Case, ids
 from helpers_cli import known_architectures, needs, records, refusal
 
 from seqgen.errors import SeqgenError
-from seqgen.scoring.dynamic import score_dynamically
+from seqgen.plugins.dynamic.dynamic import score_dynamically
 from seqgen.scoring.loop import score_corpus
-from seqgen.settings.scoring import Dynamic
 from seqgen.text.corpus import Corpus
 from seqgen.training.train import train
 
@@ -23,10 +22,6 @@ HELD_OUT = "a cat and a mat\na cat and a mat\na dog and a mat\n" * 4
 
 def stream(length):
     return Corpus(ids(length).numpy(), np.array([length]), start=0)
-
-
-def by(rate, decay, segment):
-    return Dynamic(dynamic=rate, dynamic_decay=decay, dynamic_segment=segment)
 
 
 def by_sgd(model, corpus, rate, decay, length):
@@ -65,18 +60,18 @@ def by_sgd(model, corpus, rate, decay, length):
 def test_it_is_sgd_segment_by_segment(architecture):
     model, corpus = Case(architecture, "plain", {}).loud(), stream(23)
     before = [parameter.clone() for parameter in model.parameters()]
-    found = list(score_dynamically(model, corpus, by(0.1, 0.05, 5)))
+    found = list(score_dynamically(model, corpus, 0.1, 0.05, 5))
     nats = -np.concatenate([piece.log_probs for piece in found])
     np.testing.assert_allclose(nats, by_sgd(model, corpus, 0.1, 0.05, 5), rtol=0, atol=1e-10)
     assert np.concatenate([piece.tokens for piece in found]).tolist() == corpus.tokens.tolist()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    again = list(score_dynamically(model, corpus, by(0.1, 0.05, 5)))
+    again = list(score_dynamically(model, corpus, 0.1, 0.05, 5))
     assert np.array_equal(nats, -np.concatenate([piece.log_probs for piece in again]))
 
 
 def test_without_a_rate_it_is_plain_scoring():
     model, corpus = Case("lstm", "plain", {}).loud(), stream(23)
-    found = list(score_dynamically(model, corpus, by(0.0, 0.0, 4)))
+    found = list(score_dynamically(model, corpus, 0.0, 0.0, 4))
     plain = list(score_corpus(model, corpus))
     for name in ("log_probs", "hits", "ranks"):
         made, wanted = (np.concatenate([getattr(p, name) for p in x]) for x in (found, plain))
@@ -87,7 +82,7 @@ def test_without_a_rate_it_is_plain_scoring():
 def test_weights_come_back_when_it_is_stopped_and_when_it_diverges():
     model, corpus = Case("lstm", "plain", {}).loud(), stream(40)
     before = [parameter.clone() for parameter in model.parameters()]
-    started = score_dynamically(model, corpus, by(0.1, 0.0, 5))
+    started = score_dynamically(model, corpus, 0.1, 0.0, 5)
     next(started)
     started.close()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
@@ -95,7 +90,7 @@ def test_weights_come_back_when_it_is_stopped_and_when_it_diverges():
     model = Case("window", "linear", linear).loud()
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(SeqgenError, match=r"diverged after \d+ tokens; give a smaller --dynamic"):
-        list(score_dynamically(model, corpus, by(1e6, 0.0, 5)))
+        list(score_dynamically(model, corpus, 1e6, 0.0, 5))
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 

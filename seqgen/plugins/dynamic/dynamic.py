@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,49 +11,23 @@ import torch
 from torch import Tensor
 
 from seqgen.errors import SeqgenError
-from seqgen.models.base import LanguageModel, NeuralLanguageModel
+from seqgen.models.base import LanguageModel
 from seqgen.models.scores import FromLogits, ScoreDetail
 from seqgen.scoring.loop import Scored, arrays_of, prefer_ranks
-from seqgen.settings import MOST_NATS, require
+from seqgen.settings import MOST_NATS
 
 if TYPE_CHECKING:
-    from seqgen.settings.scoring import Dynamic
-    from seqgen.store.loaded import LoadedModel
+    from seqgen.models.base import NeuralLanguageModel
     from seqgen.text.corpus import Corpus
-
-# Tokens of a segment, as in the paper: where tokens are characters or bytes, and elsewhere.
-LETTERS, WORDS = 20, 5
-
-
-def for_model(dynamic: Dynamic, loaded: LoadedModel, documents: str) -> Dynamic:
-    """Resolve the settings of dynamic evaluation for one model, with its segment length.
-
-    Raises:
-        UsageError: there are no weights to train, or no stream of text to train them on.
-    """
-    name, model = loaded.stored.name, loaded.model
-    loaded.conditioning.require_nothing("--dynamic")
-    require(loaded.cache is None, "give --dynamic or --cache, not both")
-    trained = isinstance(model, NeuralLanguageModel)
-    what = "estimated from counts" if model.counted else "a mixture"
-    require(trained, f"--dynamic trains one neural model on the text; {name} is {what}")
-    require(not loaded.backward, f"--dynamic reads from left to right; {name} reads backward")
-    stream = documents == "stream"
-    require(stream, "--dynamic follows one continuous text, not lines on their own")
-    exact = loaded.precision in ("float32", "float64")
-    require(exact, "--dynamic needs --precision float32 or float64")
-    kind, given = loaded.tokenizer.kind, dynamic.dynamic_segment
-    segment = given or (LETTERS if kind in ("char", "byte") else WORDS)
-    if model.window is not None:
-        fits = given is None or segment <= model.window
-        most = f"at most {model.window}, the window of {name}"
-        require(fits, f"--dynamic-segment must be {most}, not {segment}")
-        segment = min(segment, model.window)
-    return replace(dynamic, dynamic_segment=segment)
 
 
 def score_dynamically(
-    model: NeuralLanguageModel, corpus: Corpus, dynamic: Dynamic, want: ScoreDetail = "hits"
+    model: NeuralLanguageModel,
+    corpus: Corpus,
+    rate: float,
+    decay: float,
+    length: int,
+    want: ScoreDetail = "hits",
 ) -> Iterator[Scored]:
     """Score a text segment by segment, and train the model on each scored segment.
 
@@ -70,7 +44,9 @@ def score_dynamically(
     Args:
         model: in evaluation mode.
         corpus: one text.
-        dynamic: how, with its segment.
+        rate: eta.
+        decay: lambda.
+        length: of a segment.
         want: as `score_corpus`'s.
 
     Yields:
@@ -83,7 +59,7 @@ def score_dynamically(
     weights = list(model.parameters())
     trained = [weight.detach().clone() for weight in weights]
     try:
-        for segment in _segments(model, corpus, dynamic.dynamic_segment):
+        for segment in _segments(model, corpus, length):
             log_probs = segment.logits.log_softmax(-1)
             nats = -log_probs.gather(-1, segment.targets.unsqueeze(-1)).mean()
             if not nats <= MOST_NATS:
@@ -91,22 +67,24 @@ def score_dynamically(
                     f"dynamic evaluation has diverged after {segment.first:,} tokens; give a "
                     "smaller --dynamic"
                 )
-            _update(weights, trained, nats, dynamic)
+            _update(weights, trained, nats, rate, decay)
             yield segment.scored(want)
     finally:
         with torch.no_grad():
             torch._foreach_copy_(weights, trained)
 
 
-def _update(weights: list[Tensor], trained: list[Tensor], nats: Tensor, dynamic: Dynamic) -> None:
+def _update(
+    weights: list[Tensor], trained: list[Tensor], nats: Tensor, rate: float, decay: float
+) -> None:
     """Take one step of gradient descent, with decay towards the trained weights."""
     with torch.backends.cudnn.flags(enabled=False):
         gradients = torch.autograd.grad(nats, weights, allow_unused=True)
     pairs = [(w, g) for w, g in zip(weights, gradients, strict=True) if g is not None]
     with torch.no_grad():
-        if dynamic.dynamic_decay:
-            torch._foreach_lerp_(weights, trained, dynamic.dynamic_decay)
-        torch._foreach_add_(*map(list, zip(*pairs, strict=True)), alpha=-dynamic.dynamic)
+        if decay:
+            torch._foreach_lerp_(weights, trained, decay)
+        torch._foreach_add_(*map(list, zip(*pairs, strict=True)), alpha=-rate)
 
 
 @dataclass(frozen=True)
