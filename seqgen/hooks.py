@@ -173,6 +173,9 @@ class Plugin:
             what to do instead; `read_prompt(messages)` checks the messages of a request and returns
             the `seqgen.generation.prompts.Prompt`; `loaded` writes the answer, which ends at a text
             of `stop`.
+        views: of a loaded language model, by what follows its name in `-m NAME:VIEW` or
+            `-m NAME:VIEW=OPTION`. Each is called with the `seqgen.store.loaded.LoadedModel` and the
+            option, "" for none, and returns another.
     """
 
     version: int = VERSION
@@ -190,6 +193,7 @@ class Plugin:
     sections: tuple[str, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
     chat_models: tuple[str, ...] = ()
+    views: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -491,6 +495,12 @@ def routes() -> Mapping[str, tuple[InstalledPlugin, Route]]:
 def chat_model() -> Any | None:
     """Load the class of models that answer conversations; None if no plugin has one."""
     return next((model for _, model in _load_field("chat_models")), None)
+
+
+@functools.cache
+def views() -> Mapping[str, tuple[InstalledPlugin, str]]:
+    """Collect the views of loaded models by name: plugin and target."""
+    return _collect_by_name("view", ((one, one.plugin.views) for one in plugins()))
 
 
 def listeners() -> list[tuple[str, Any]]:

@@ -6,9 +6,11 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_os_errors
 from seqgen.files import move_folder
 from seqgen.settings.other_tools import pretrained_hint
@@ -132,24 +134,28 @@ def find(name: str | Path | None) -> StoredModel:
 def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
     """Find the model or mixture that `-m` names; `A+B` and `A:0.7+B:0.3` are mixtures.
 
-    Parts without a weight share the rest equally.
+    Parts without a weight share the rest equally. `A:VIEW` is A as one of `hooks.views` presents it.
 
     Raises:
         UsageError: a weight is not from 0 to 1, or they do not sum to 1.
         SeqgenError: there is no such model; names the nearest.
     """
-    if not isinstance(name, str) or "+" not in name or Path(name).is_dir():
+    if not isinstance(name, str) or Path(name).is_dir():
         return with_parts(find(name))
+    if "+" not in name:
+        name, view = _split_view(name)
+        return with_parts(replace(find(name), view=view))
     given = [_weighted(part) for part in name.split("+")]
-    left = 1 - sum(weight for _, weight in given if weight is not None)
-    missing = sum(weight is None for _, weight in given)
+    weights = [weight for _, weight in given]
+    left = 1 - sum(weight for weight in weights if weight is not None)
+    missing = weights.count(None)
     if left < -1e-4 or (not missing and left > 1e-4):
         raise UsageError(f"the weights of {name} sum to {1 - left:g}, not to 1")
-    weights = [max(0.0, left) / missing if w is None else w for _, w in given]
-    models = _find_different(part for part, _ in given)
+    weights = [max(0.0, left) / missing if w is None else w for w in weights]
+    names, views = zip(*(_split_view(part) for part, _ in given), strict=True)
     each = [
-        (part, weight * share / sum(weights))
-        for model, weight in zip(models, weights, strict=True)
+        (replace(part, view=view), weight * share / sum(weights))
+        for model, view, weight in zip(_find_different(names), views, weights, strict=True)
         for part, share in _shares(model)
     ]
     parts, shares = zip(*each, strict=True)
@@ -195,6 +201,13 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
     if stored.is_adapter:
         _ = stored.base  # which is looked for, and raises
     return stored
+
+
+def _split_view(name: str) -> tuple[str, str]:
+    """Split `name:view` or `name:view=option`; the name may be a path with a colon."""
+    start, _, view = name.rpartition(":")
+    known = start and view.partition("=")[0] in hooks.views() and not Path(name).is_dir()
+    return (start, view) if known else (name, "")
 
 
 def _weighted(part: str) -> tuple[str, float | None]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqgen import registry
+from seqgen import hooks, registry
 from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose_engine
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.arrays import ArrayModel, NeuralArrays
@@ -232,7 +232,7 @@ def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | 
         parts = [load_over_arrays(part, whole) for part in stored.parts]
         return None if None in parts else _mixed(stored, parts)
     found = stored.load_arrays(whole)
-    return None if found is None else _assembled(stored, *found)
+    return None if found is None else _viewed(_assembled(stored, *found))
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
@@ -242,7 +242,21 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
 
     loaded = _assembled(stored, *stored.load())
     choose_products(device)
-    return replace(loaded, model=in_precision(loaded.model.to(device), precision))
+    return _viewed(replace(loaded, model=in_precision(loaded.model.to(device), precision)))
+
+
+def _viewed(loaded: LoadedModel) -> LoadedModel:
+    """Present a loaded model by the view that its name asks for, if any.
+
+    Raises:
+        UsageError: the view has no such option.
+        SeqgenError: it cannot present this model.
+    """
+    if not loaded.stored.view:
+        return loaded
+    name, _, option = loaded.stored.view.partition("=")
+    plugin, target = hooks.views()[name]
+    return plugin.load(target)(loaded, option)
 
 
 def _assembled(stored: StoredModel, model: InferenceModel, tokenizer: Tokenizer) -> LoadedModel:
@@ -307,7 +321,8 @@ def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
     first = parts[0]
     for other in parts[1:]:
         require_alike(first, other)
-    return replace(first, stored=stored, model=mixture_of([part.model for part in parts], stored))
+    model = mixture_of([part.model for part in parts], stored)
+    return _viewed(replace(first, stored=stored, model=model))
 
 
 def mixture_of(parts: Sequence[InferenceModel], stored: StoredMixture) -> Mixed:

@@ -123,8 +123,8 @@ class SavedMixture(StoredMixture):
 
     @property
     def name(self) -> str:
-        """Name of its folder."""
-        return StoredModel(self.path).name
+        """Name of its folder, and its view if it has one."""
+        return StoredModel(self.path, view=self.view).name
 
     @property
     def files(self) -> list[Path]:
@@ -134,7 +134,7 @@ class SavedMixture(StoredMixture):
     @cached_property
     def digest(self) -> str:
         """Hash of the weights, and of the parts when they were mixed."""
-        return StoredModel(self.path).digest
+        return StoredModel(self.path, view=self.view).digest
 
     @property
     def validation_text(self) -> Path | None:
@@ -145,7 +145,8 @@ class SavedMixture(StoredMixture):
 def model_argument(model: StoredModel) -> str:
     """Format a model as a value of `-m` that works in every working directory."""
     inside = model.path.parent == models_folder()
-    return model.path.name if inside else str(model.path)
+    view = f":{model.view}" if model.view else ""
+    return f"{model.path.name if inside else model.path}{view}"
 
 
 # What is copied of a part: all but its checkpoints, its logs and its lock.
@@ -172,7 +173,7 @@ def resolve(stored: StoredModel) -> SavedMixture:
     parts = _parts_inside(stored) or tuple(
         stored.referred(reference, ROLE, REMEDY) for reference in stored.part_references
     )
-    return SavedMixture(stored.path, parts, *tables)
+    return SavedMixture(stored.path, parts, *tables, view=stored.view)
 
 
 def _parts_inside(stored: StoredModel) -> tuple[StoredModel, ...]:

@@ -131,7 +131,18 @@ REMEDY = "restore it, or train the adapters again on another with --init-from"
 
 @dataclass(frozen=True)
 class StoredModel(TrainingFolder):
-    """A model in its folder, which can be copied to any machine."""
+    """A model in its folder, which can be copied to any machine.
+
+    Attributes:
+        view: how it is presented once it is loaded, such as "bytes"; see `hooks.Plugin.views`.
+    """
+
+    view: str = field(default="", kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """Name of the model: its folder's name, and its view if it has one."""
+        return f"{super().name}:{self.view}" if self.view else super().name
 
     @property
     def config(self) -> dict[str, Any]:
@@ -412,6 +423,8 @@ class StoredModel(TrainingFolder):
             decisive.append(config["data"]["direction"])
         if "framing" in config:  # not in models of versions that derived it from the tokenizer
             decisive.append(config["framing"])
+        if self.view:
+            decisive.append(["view", self.view])
         first = json.dumps(decisive, sort_keys=True).encode()
         return digest_of_files(first, [*self._tokenizer_files(), self.path / layout.WEIGHTS])
 

@@ -1,0 +1,87 @@
+"""Loaded models seen one byte at a time: `-m NAME:bytes`."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.arrays import ArrayModel
+from seqgen.plugins.bytes.covers import Segmentation
+from seqgen.plugins.bytes.model import ByBytes, ByteArrays
+from seqgen.text.framing import Framing
+from seqgen.text.tokenizers.byte import ByteTokenizer
+
+if TYPE_CHECKING:
+    from seqgen.store.loaded import LoadedModel
+    from seqgen.text.tokenizers import Tokenizer
+
+# How many covers of a text are kept.
+MOST = 64
+# The share of all covers that a canonical one needs for its last token to be read.
+LEAST = 1e-3
+
+
+def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
+    """Present a language model of text as a model over the tokens of the byte tokenizer.
+
+    Args:
+        loaded: the model.
+        option: "all" to keep every cover; else the canonical ones are kept.
+
+    Raises:
+        UsageError: there is no such option, or it is no model of text.
+        SeqgenError: its tokenizer changes texts.
+    """
+    if option not in ("", "all"):
+        raise UsageError(f"a model is seen as :bytes or :bytes=all, not :bytes={option}")
+    loaded.conditioning.require_nothing(":bytes")
+    tokenizer, name = loaded.tokenizer, loaded.stored.name
+    if loaded.backward:
+        raise SeqgenError(f"{name} reads from right to left, and bytes are read from left to right")
+    if not tokenizer.lossless:
+        raise SeqgenError(
+            f"{name} cannot be seen byte by byte: its {tokenizer.kind} tokenizer changes texts, so "
+            "that they cannot be restored from the tokens"
+        )
+    if isinstance(tokenizer, ByteTokenizer):
+        return loaded
+    every = option == "all"
+    model = seen_by_bytes(
+        loaded.model, segmentation_of(tokenizer, every), loaded.framing, least=0 if every else LEAST
+    )
+    return replace(
+        loaded, model=model, tokenizer=ByteTokenizer(), own_framing=framing_by_bytes(loaded)
+    )
+
+
+def seen_by_bytes(
+    model: object,
+    segmentation: Segmentation,
+    framing: Framing,
+    most: int = MOST,
+    least: float = LEAST,
+) -> ByBytes:
+    """Make a model over bytes of a model over tokens; see `ByBytes.see`."""
+    if isinstance(model, ArrayModel):
+        return ByteArrays(model, segmentation, framing, most, least)
+    from seqgen.plugins.bytes.torch_model import ByteModel
+
+    return ByteModel(model, segmentation, framing, most, least).eval()
+
+
+@functools.lru_cache(maxsize=8)
+def segmentation_of(tokenizer: Tokenizer, every: bool) -> Segmentation:
+    """Prepare a tokenizer's vocabulary once for all models that share the object."""
+    return Segmentation(tokenizer, every)
+
+
+def framing_by_bytes(loaded: LoadedModel) -> Framing:
+    """Return the start and end of texts by the tokens of bytes."""
+    framing = Framing.of(ByteTokenizer(), loaded.data.documents)
+    if framing.end is not None or not loaded.framing.stops:
+        return framing
+    end = ByteTokenizer.eos_id
+    never = tuple(token for token in framing.never if token != end)
+    return replace(framing, stop=end, never=never)
