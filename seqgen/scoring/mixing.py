@@ -61,7 +61,7 @@ def combine(
     precision: Precision = "auto",
     work: Work | None = None,
 ) -> LoadedModel:
-    """Load models with the same tokenizers as a mixture with equal weights.
+    """Load models as a mixture with equal weights, by bytes if their tokenizers differ.
 
     Args:
         names: two or more, by name or path.
@@ -200,7 +200,7 @@ def write_stored(
         SeqgenError: it cannot be written.
     """
     with store.building(name, stem, overwrite) as folder:
-        store.write_mixture(folder, mixed.stored, copy)
+        store.write_mixture(folder, mixed.stored, mixed.tokenizer, copy)
         folder.write_record(
             created=store.now(),
             seqgen_version=__version__,

@@ -134,7 +134,7 @@ def find(name: str | Path | None) -> StoredModel:
 def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
     """Find the model or mixture that `-m` names; `A+B` and `A:0.7+B:0.3` are mixtures.
 
-    Parts without a weight share the rest equally. `A:VIEW` is A as one of `hooks.views` presents it.
+    Parts without a weight share the rest equally. `A:VIEW` is A in one of the `hooks.views`.
 
     Raises:
         UsageError: a weight is not from 0 to 1, or they do not sum to 1.

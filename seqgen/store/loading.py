@@ -1,4 +1,4 @@
-"""Load trained models, and mixtures of models with the same tokenizers."""
+"""Load trained models, and mixtures of models."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def require_whole_numbers(loaded: LoadedModel, precision: Precision) -> None:
 
 
 def load_mixture(stored: StoredMixture, device: torch.device, precision: Precision) -> LoadedModel:
-    """Load models with the same tokenizers as a mixture; see `load`.
+    """Load models as a mixture, by bytes if their tokenizers differ; see `load`.
 
     N-gram models in it stay as they are: only networks are read in fewer bits.
 
@@ -318,11 +318,28 @@ def load_mixture(stored: StoredMixture, device: torch.device, precision: Precisi
 
 def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
     """Combine loaded parts into a mixture; see `load_mixture`."""
+    parts = _with_one_vocabulary(parts)
     first = parts[0]
     for other in parts[1:]:
         require_alike(first, other)
     model = mixture_of([part.model for part in parts], stored)
     return _viewed(replace(first, stored=stored, model=model))
+
+
+def _with_one_vocabulary(parts: Sequence[LoadedModel]) -> Sequence[LoadedModel]:
+    """Present the parts of a mixture over bytes if their tokenizers differ.
+
+    Only models of text have that form; others are returned unchanged.
+    """
+    alike = all(_vocabulary(part) == _vocabulary(parts[0]) for part in parts)
+    of_text = not any(part.conditioning.in_pairs or part.backward for part in parts)
+    if (alike and not any(part.stored.view for part in parts)) or not of_text:
+        return parts
+    if (found := hooks.views().get("bytes")) is None:
+        return parts
+    plugin, target = found
+    # How each model of its own ends a text does not matter beside the others.
+    return [replace(plugin.load(target)(part), own_framing=None) for part in parts]
 
 
 def mixture_of(parts: Sequence[InferenceModel], stored: StoredMixture) -> Mixed:

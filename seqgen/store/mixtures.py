@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes, require_regular
@@ -18,6 +19,9 @@ from seqgen.store import layout
 from seqgen.store.folder import copy_folder, link_file, tensor_pieces
 from seqgen.store.layout import models_folder
 from seqgen.store.model import Member, Networks, Reference, StoredModel, members_of
+
+if TYPE_CHECKING:
+    from seqgen.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -274,12 +278,15 @@ def _checked(
     return flat[0], *rows
 
 
-def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> None:
+def write_mixture(
+    folder: StoredModel, mixture: StoredMixture, tokenizer: Tokenizer, copy: bool
+) -> None:
     """Write a mixture's configuration, tokenizers and weights into its new folder.
 
     Args:
         folder: the new folder.
         mixture: what to write.
+        tokenizer: the mixture's, which is that of bytes where those of the parts differ.
         copy: put copies of the parts beside the weights.
 
     Raises:
@@ -287,6 +294,8 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
     """
     import numpy as np
     from safetensors.numpy import save
+
+    from seqgen.text.tokenizers import kind_in
 
     first = mixture.parts[0]
     references = [part.reference for part in mixture.parts]
@@ -300,9 +309,17 @@ def write_mixture(folder: StoredModel, mixture: StoredMixture, copy: bool) -> No
         references = [_copy(folder, part) for part in mixture.parts]
     facts = [reference.to_dict() for reference in references]
     size = {"vocab_size": first.config["model"].get("vocab_size"), "reads": first.task.stored_as}
-    groups = {"model": size, "training": {}, "data": first.config["data"], "parts": facts}
+    data, folders = first.config["data"], [layout.TOKENIZER, layout.SOURCE_TOKENIZER]
+    if kind_in(first.path / layout.TOKENIZER) != tokenizer.kind:
+        size, data = (
+            size | {"vocab_size": tokenizer.vocab_size},
+            data | {"tokenizer": tokenizer.kind},
+        )
+        with folder.writing(folders[0]):
+            tokenizer.save(folder.path / folders.pop(0))
+    groups = {"model": size, "training": {}, "data": data, "parts": facts}
     folder.write_config(layout.MIXTURE, **groups)
-    for part in (layout.TOKENIZER, layout.SOURCE_TOKENIZER):
+    for part in folders:
         if (first.path / part).is_dir():
             with folder.writing(part):
                 copy_folder(first.path / part, folder.path / part)

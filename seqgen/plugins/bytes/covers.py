@@ -12,7 +12,7 @@ and p(next byte | x) is a quotient of two such sums (Phan et al. 2024; Hayase et
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,21 +25,22 @@ BYTE_VALUES = 256
 END, UNKNOWN = ByteTokenizer.eos_id, ByteTokenizer.unk_id
 # Covers that are less probable than this share of all are forgotten.
 NEGLIGIBLE = 1e-15
+# The weights are divided by their sum when that is smaller.
+SMALL = 1e-100
 
 
-@dataclass(frozen=True, slots=True)
-class Cover:
-    """Tokens that the model has read, and the rest of the bytes, which the next token begins with.
+@dataclass(slots=True)
+class Past:
+    """Tokens that the model has read, and what it predicts after them.
 
     Attributes:
-        row: of the model's state after the tokens.
+        row: the number of its state.
         token: the last of them.
-        text: its bytes; empty for the start token.
-        weight: the probability of the tokens, divided by that of all bytes so far.
+        text: the bytes of that; empty for the start token.
+        weight: the probability of the tokens, times a factor that all covers of a text share.
         probs: (N,), of the next token, by its place in the trie.
         ends: the probability that no more tokens follow.
         unknown: the probability that an unknown piece follows.
-        node: the rest of the bytes.
     """
 
     row: int
@@ -49,33 +50,46 @@ class Cover:
     probs: np.ndarray
     ends: float
     unknown: float
+
+
+@dataclass(slots=True)
+class Cover:
+    """Tokens that the model has read, and the rest of the bytes, which the next token begins with.
+
+    Attributes:
+        past: the tokens.
+        node: the rest of the bytes.
+        mass: the probability of both, times the factor of the weights. Tokens that end with the
+            last byte are left out, except at the root: those have become covers of their own.
+    """
+
+    past: Past
     node: TrieNode
+    mass: float
 
     @property
-    def mass(self) -> float:
-        """Probability of the tokens and of the rest of the bytes, over that of all bytes so far.
+    def row(self) -> int:
+        """Number of the state that it needs."""
+        return self.past.row
 
-        Tokens that end with the last byte are left out, except at the root: those have become
-        covers of their own.
-        """
-        if not self.node.depth:
-            return self.weight
-        longer = self.probs[self.node.longer : self.node.end]
-        return self.weight * float(longer.sum())
+    def scaled(self, factor: float) -> Cover:
+        """Multiply weight and mass."""
+        past = replace(self.past, weight=self.past.weight * factor)
+        return Cover(past, self.node, self.mass * factor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unread:
     """Cover whose last token the model has not read yet, since it is improbable.
 
     Until it is read, its bytes count as uniformly distributed.
 
     Attributes:
-        row: of the model's state before the token.
+        row: the number of the state before the token.
         token: the last one.
         text: its bytes.
-        weight: the probability of the tokens, divided by that of all bytes so far.
-        tail: the bytes after it.
+        weight: the probability of the tokens, times the factor of all weights.
+        tail: the bytes after the token.
         growing: the token stands for an unknown piece that has not ended, with `text` so far.
     """
 
@@ -89,10 +103,14 @@ class Unread:
     @property
     def mass(self) -> float:
         """See `Cover.mass`."""
-        return self.weight * BYTE_VALUES ** -float(len(self.tail))
+        return self.weight * BYTE_VALUES ** -float(len(self.tail)) if self.tail else self.weight
+
+    def scaled(self, factor: float) -> Unread:
+        """Multiply weight and mass."""
+        return replace(self, weight=self.weight * factor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Covers:
     """All covers of the bytes of one text that are kept; none before the start token.
 
@@ -101,46 +119,31 @@ class Covers:
         unread: those whose last token it has not.
     """
 
-    read: tuple[Cover, ...] = ()
-    unread: tuple[Unread, ...] = ()
+    read: Sequence[Cover] = ()
+    unread: Sequence[Unread] = ()
 
     @property
     def mass(self) -> float:
         """Sum of the masses."""
-        return sum(cover.mass for cover in (*self.read, *self.unread))
-
-    @property
-    def rows(self) -> set[int]:
-        """Rows of the model's state that these covers need."""
-        return {cover.row for cover in (*self.read, *self.unread)}
-
-    def moved(self, rows: Callable[[int], int]) -> Covers:
-        """Renumber the rows."""
-        return Covers(
-            tuple(replace(cover, row=rows(cover.row)) for cover in self.read),
-            tuple(replace(cover, row=rows(cover.row)) for cover in self.unread),
-        )
+        return sum([cover.mass for cover in self.read]) + sum([each.mass for each in self.unread])
 
     def next_bytes(self) -> np.ndarray:
-        """Compute the probabilities of the next byte token, (260,); they sum to 1.
-
-        Raises:
-            ZeroDivisionError: there are no covers.
-        """
+        """Compute the probabilities of the next byte token, (260,), which sum to 1."""
         probs = np.zeros(ByteTokenizer.vocab_size)
         for cover in self.read:
-            node, weight = cover.node, cover.weight
+            node, past = cover.node, cover.past
             if len(node.starts):
-                longer = cover.probs[node.longer : node.end]
-                masses = np.add.reduceat(longer, node.starts)
-                probs[OFFSET + node.next_bytes] += weight * masses
+                masses = np.add.reduceat(past.probs[node.longer : node.end], node.starts)
+                probs[node.next_tokens] += past.weight * masses
             if not node.depth:
-                probs[END] += weight * cover.ends
-                probs[OFFSET:] += weight * cover.unknown / BYTE_VALUES
+                probs[END] += past.weight * past.ends
+                if past.unknown:
+                    probs[OFFSET:] += past.weight * past.unknown / BYTE_VALUES
                 # What is left belongs to tokens without text, such as padding.
-                rest = 1 - float(cover.probs.sum()) - cover.ends - cover.unknown
-                probs[UNKNOWN] += weight * max(0.0, rest)
-        probs[OFFSET:] += sum(cover.mass for cover in self.unread) / BYTE_VALUES
+                rest = 1 - float(past.probs.sum()) - past.ends - past.unknown
+                probs[UNKNOWN] += past.weight * max(0.0, rest)
+        if self.unread:
+            probs[OFFSET:] += sum([each.mass for each in self.unread]) / BYTE_VALUES
         return probs / probs.sum()
 
 
@@ -209,35 +212,29 @@ class Segmentation:
 
 
 def extend(covers: Covers, byte: int, segmentation: Segmentation) -> Covers:
-    """Extend the covers of a text by one byte; tokens that end with it are unread.
-
-    The weights of the result are still relative to the bytes before.
-    """
+    """Extend the covers of a text by one byte; tokens that end with it are unread."""
     trie, read, unread = segmentation.trie, [], []
     for cover in covers.read:
-        node = cover.node.child(byte, trie)
+        node, past = cover.node.child(byte, trie), cover.past
         if node is not None:
-            if cover.probs[node.longer : node.end].any():
-                read.append(replace(cover, node=node))
-            unread += _ended(cover, node, segmentation)
-        if not cover.node.depth and cover.unknown:
-            piece = Unread(cover.row, segmentation.unknown, b"", cover.weight * cover.unknown)
-            unread += _grown(replace(piece, growing=True), byte, segmentation)
-    for cover in covers.unread:
-        if cover.growing:
-            unread += _grown(cover, byte, segmentation)
+            mass = past.weight * float(np.add.reduce(past.probs[node.longer : node.end]))
+            if mass:
+                read.append(Cover(past, node, mass))
+            for place in range(node.begin, node.longer):
+                token, prob = int(trie.ids[place]), float(past.probs[place])
+                if prob and segmentation.allows(past.token, past.text, token):
+                    text, weight = segmentation.texts[token], past.weight * prob
+                    unread.append(Unread(past.row, token, text, weight))
+        if past.unknown and not cover.node.depth:
+            weight = past.weight * past.unknown
+            piece = Unread(past.row, segmentation.unknown, b"", weight, growing=True)
+            unread += _grown(piece, byte, segmentation)
+    for each in covers.unread:
+        if each.growing:
+            unread += _grown(each, byte, segmentation)
         else:
-            unread.append(replace(cover, tail=cover.tail + bytes([byte])))
-    return Covers(tuple(read), tuple(unread))
-
-
-def _ended(cover: Cover, node: TrieNode, segmentation: Segmentation) -> Iterator[Unread]:
-    """Yield the covers by a token that has just the bytes of a node."""
-    ids = segmentation.trie.ids
-    for place in range(node.begin, node.longer):
-        token, prob = int(ids[place]), float(cover.probs[place])
-        if prob and segmentation.allows(cover.token, cover.text, token):
-            yield Unread(cover.row, token, segmentation.texts[token], cover.weight * prob)
+            unread.append(replace(each, tail=each.tail + bytes([byte])))
+    return Covers(read, unread)
 
 
 def _grown(piece: Unread, byte: int, segmentation: Segmentation) -> Iterator[Unread]:
@@ -249,46 +246,37 @@ def _grown(piece: Unread, byte: int, segmentation: Segmentation) -> Iterator[Unr
     yield replace(piece, text=text, weight=weight)
 
 
-def read_tail(
-    unread: Unread, first: Cover, segmentation: Segmentation
-) -> tuple[list[Cover], list[Unread]]:
+def read_tail(past: Past, tail: bytes, segmentation: Segmentation) -> Covers:
     """Move a cover that was just read through the bytes after its last token.
 
-    Args:
-        unread: what it was.
-        first: what it is now, at the root of the trie.
-        segmentation: of the tokenizer.
-
     Returns:
-        The cover, if a token has these bytes; and new covers by tokens that end within them.
+        The cover, if a token has these bytes; and new ones by tokens that end within them.
     """
-    covers = Covers((first,))
-    for byte in unread.tail:
+    covers = Covers([Cover(past, segmentation.trie.root, past.weight)])
+    for byte in tail:
         covers = extend(covers, byte, segmentation)
-    return list(covers.read), list(covers.unread)
+    return covers
 
 
 def trim(covers: Covers, most: int) -> tuple[Covers, float]:
-    """Drop negligible covers, and all but the most probable; divide the weights by their sum.
+    """Drop negligible covers, and all but the most probable.
 
     Args:
         covers: with a mass that is not 0.
         most: keep at most so many.
 
     Returns:
-        The covers, whose masses sum to 1; and the share of what was dropped.
+        The covers, and the share of what was dropped.
     """
-    each = (*covers.read, *covers.unread)
-    masses = np.array([cover.mass for cover in each])
-    total = float(masses.sum())
-    least = max(NEGLIGIBLE * total, np.sort(masses)[-most] if len(each) > most else 0.0)
-    keeps = masses >= least
-    kept = float(masses[keeps].sum())
-    scaled = [
-        replace(cover, weight=cover.weight / kept)
-        for cover, is_kept in zip(each, keeps, strict=True)
-        if is_kept
-    ]
-    read = tuple(cover for cover in scaled if isinstance(cover, Cover))
-    unread = tuple(cover for cover in scaled if isinstance(cover, Unread))
-    return Covers(read, unread), 1 - kept / total
+    total = covers.mass
+    least = NEGLIGIBLE * total
+    if len(covers.read) + len(covers.unread) > most:
+        masses = [each.mass for each in (*covers.read, *covers.unread)]
+        least = max(least, sorted(masses)[-most])
+    read = [each for each in covers.read if each.mass >= least]
+    unread = [each for each in covers.unread if each.mass >= least]
+    kept = Covers(read, unread)
+    dropped = 1 - kept.mass / total
+    if total < SMALL:
+        kept = Covers(*([each.scaled(1 / total) for each in some] for some in (read, unread)))
+    return kept, dropped

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from seqgen.models.state import Rows, State
 from seqgen.plugins.bytes.covers import (
     Cover,
     Covers,
+    Past,
     Segmentation,
     Unread,
     extend,
@@ -27,7 +29,7 @@ from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
 if TYPE_CHECKING:
     from seqgen.text.framing import Framing
 
-# The row of a cover before the start token: a new one.
+# The number of the state before the start token, which is no row yet.
 NEW = -1
 
 
@@ -36,13 +38,13 @@ class CoverState(State):
     """State of texts of bytes: the covers of each, and the model's state after their tokens.
 
     Attributes:
-        inner: a row for each cover whose tokens were read; None before the first.
-        size: how many rows it has.
-        texts: the covers of each of B texts.
+        inner: rows of the model's state; None before the first token.
+        rows: the number of each of these rows.
+        texts: the covers of each of B texts, which name the rows that they need.
     """
 
     inner: State | None
-    size: int
+    rows: tuple[int, ...]
     texts: tuple[Covers, ...]
 
     def select(self, rows: Rows) -> CoverState:
@@ -51,16 +53,15 @@ class CoverState(State):
     @classmethod
     def cat(cls, states: Sequence[CoverState]) -> CoverState:
         """Concatenate the texts, and the rows of all states."""
-        texts: list[Covers] = []
-        size = 0
-        for state in states:
-            texts += [_shifted(covers, size) for covers in state.texts]
-            size += state.size
-        return cls(_joined([state.inner for state in states]), size, tuple(texts))
+        rows, texts = (
+            tuple(each for state in states for each in getattr(state, name))
+            for name in ("rows", "texts")
+        )
+        return cls(_joined([state.inner for state in states]), rows, texts)
 
 
-def _shifted(covers: Covers, by: int) -> Covers:
-    return covers.moved(lambda row: row + by)
+def _mass(cover: Cover) -> float:
+    return cover.mass
 
 
 def _joined(states: Iterable[State | None]) -> State | None:
@@ -108,6 +109,7 @@ class ByBytes(InferenceModel):
         self.segmentation, self._start = segmentation, framing.start
         self._most, self._least = most, least
         self._ends = [token for token in framing.stops if not segmentation.texts[token]]
+        self._numbers = itertools.count()
         self.rows_read, self.bytes_read, self.left_out = 0, 0, 0.0
 
     @property
@@ -119,31 +121,35 @@ class ByBytes(InferenceModel):
         return self.inner.parameter_count()
 
     def start(self, batch: int, stride: int | None = None) -> CoverState:
-        return CoverState(None, 0, (Covers(),) * batch)
+        return CoverState(None, (), (Covers(),) * batch)
 
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:
-        extended = [self._extended(*each) for each in zip(tokens, state.texts, strict=True)]
-        spare = [_best(covers, self.segmentation) for covers in state.texts]
-        state = self._read(replace(state, texts=tuple(extended)), spare)
+        extended = tuple(map(self._extended, tokens, state.texts))
+        spare = [max(covers.read, key=_mass, default=None) for covers in state.texts]
+        state = self._read(CoverState(state.inner, state.rows, extended), spare)
         while any(self._is_stuck(covers) for covers in state.texts):
             state = self._read(state, spare)
         texts = []
         for covers, other in zip(state.texts, spare, strict=True):
-            # No token sequence has these bytes: the text goes on as if the last were not there.
-            kept, dropped = trim(covers if covers.mass else Covers((other,)), self._most)
+            kept, dropped = trim(covers if covers.mass else self._restarted(other), self._most)
             texts.append(kept)
             self.left_out += dropped
         self.bytes_read += len(tokens)
         probs = np.stack([covers.next_bytes() for covers in texts])
         with np.errstate(divide="ignore"):
-            return np.log(probs), replace(state, texts=tuple(texts))
+            return np.log(probs), CoverState(state.inner, state.rows, tuple(texts))
 
     def _extended(self, token: int, covers: Covers) -> Covers:
         if not covers.read and not covers.unread:
-            return Covers(unread=(Unread(NEW, self._start, b"", 1.0),))
+            return Covers(unread=[Unread(NEW, self._start, b"", 1.0)])
         if token < OFFSET:
             return covers  # no byte: padding after the end of a text
         return extend(covers, token - OFFSET, self.segmentation)
+
+    def _restarted(self, cover: Cover) -> Covers:
+        """Drop the bytes after the tokens of a cover, where no sequence of tokens has them."""
+        past = replace(cover.past, weight=1.0, text=b"")
+        return Covers([Cover(past, self.segmentation.trie.root, 1.0)])
 
     def _is_stuck(self, covers: Covers) -> bool:
         """Check whether nothing is known to have the bytes, and something is left to be read."""
@@ -154,79 +160,72 @@ class ByBytes(InferenceModel):
 
         Args:
             state: with covers that are not read.
-            spare: a cover of each text whose row is kept.
+            spare: other covers whose rows are kept as well.
         """
-        chosen = [
-            (place, each)
-            for place, covers in enumerate(state.texts)
-            for each in self._probable(covers)
-        ]
+        split = [self._split(covers) for covers in state.texts]
+        chosen = [each for probable, _ in split for each in probable]
         if not chosen:
             return state
         self.rows_read += len(chosen)
-        for place, each in chosen:
-            covers = state.texts[place]
-            rest = tuple(other for other in covers.unread if other is not each)
-            texts = list(state.texts)
-            texts[place] = replace(covers, unread=rest)
-            state = replace(state, texts=tuple(texts))
-        parents = [each.row for _, each in chosen]
-        needed = {row for covers in state.texts for row in covers.rows}
-        needed |= {cover.row for cover in spare if cover is not None}
-        kept = sorted(needed - {NEW})
-        logits, after = self.inner.step(
-            [each.token for _, each in chosen], self._branch(state.inner, parents, bool(kept))
-        )
-        inner = state.inner.select(kept) if kept else None
-        moved = {row: place for place, row in enumerate(kept)}
-        texts = [covers.moved(moved.__getitem__) for covers in state.texts]
-        for row, ((place, each), probs) in enumerate(
-            zip(chosen, self._probabilities(logits), strict=True), len(kept)
-        ):
-            first = self._cover(row, each, probs)
-            read, unread = read_tail(each, first, self.segmentation)
-            covers = texts[place]
-            texts[place] = Covers((*covers.read, *read), (*covers.unread, *unread))
-        for cover, place in zip(spare, range(len(texts)), strict=True):
-            if cover is not None:
-                spare[place] = replace(cover, row=moved[cover.row])
-        size = len(kept) + len(chosen)
-        return CoverState(_joined([inner, after]), size, tuple(texts))
+        needed = {cover.row for cover in spare if cover is not None}
+        for _, rest in split:
+            needed.update(each.row for each in (*rest.read, *rest.unread))
+        place_of = {row: place for place, row in enumerate(state.rows)}
+        kept = [row for row in place_of if row in needed]
+        branch = self._branch(state, [place_of.get(each.row) for each in chosen], bool(kept))
+        logits, after = self.inner.step([each.token for each in chosen], branch)
+        rows = list(itertools.islice(self._numbers, len(chosen)))
+        inner = state.inner.select([place_of[row] for row in kept]) if kept else None
+        pasts = map(self._past, rows, chosen, self._probabilities(logits))
+        texts = []
+        for probable, covers in split:
+            for each in probable:
+                found = read_tail(next(pasts), each.tail, self.segmentation)
+                covers = Covers([*covers.read, *found.read], [*covers.unread, *found.unread])
+            texts.append(covers)
+        return CoverState(_joined([inner, after]), (*kept, *rows), tuple(texts))
 
-    def _probable(self, covers: Covers) -> list[Unread]:
-        """List the covers whose last token is to be read."""
-        least = self._least * covers.mass
-        return [each for each in covers.unread if not each.growing and each.mass >= least]
+    def _split(self, covers: Covers) -> tuple[list[Unread], Covers]:
+        """Separate the covers whose last token is to be read from the others."""
+        least = self._least * covers.mass if covers.unread else 0.0
+        probable = [each for each in covers.unread if not each.growing and each.mass >= least]
+        rest = [each for each in covers.unread if each.growing or each.mass < least]
+        return probable, Covers(covers.read, rest)
 
-    def _branch(self, inner: State | None, parents: Sequence[int], keeps: bool) -> State:
-        """Copy the states of some rows, in order; `NEW` stands for a new one."""
-        old = [row for row in parents if row != NEW]
+    def _branch(self, state: CoverState, places: Sequence[int | None], keeps: bool) -> State:
+        """Copy rows of the inner state, in order; None stands for a new one.
+
+        Args:
+            state: its inner state is used up unless `keeps`.
+            places: of the rows.
+            keeps: the inner state is still needed.
+        """
+        old = [place for place in places if place is not None]
+        new = self.inner.start(len(places) - len(old)) if len(old) < len(places) else None
         if not old:
-            return self.inner.start(len(parents))
-        branch = (inner.copy() if keeps else inner).select(old)
-        if len(old) == len(parents):
-            return branch
-        joined = _joined([branch, self.inner.start(len(parents) - len(old))])
-        old, new = iter(range(len(old))), iter(range(len(old), len(parents)))
-        return joined.select([next(new if row == NEW else old) for row in parents])
+            return new
+        copied = (state.inner.copy() if keeps else state.inner).select(old)
+        if new is None:
+            return copied
+        numbers = [itertools.count(), itertools.count(len(old))]
+        return _joined([copied, new]).select([next(numbers[each is None]) for each in places])
 
     def _probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Compute the probabilities (B, V) of the inner model in float64."""
         log_probs = logits if self.inner.normalised else normalise(logits)
         return np.exp(require_numbers(log_probs).astype(np.float64))
 
-    def _cover(self, row: int, unread: Unread, probs: np.ndarray) -> Cover:
-        """Make the cover of a token that was just read.
+    def _past(self, row: int, unread: Unread, probs: np.ndarray) -> Past:
+        """Describe the tokens of a cover whose last one was just read.
 
         Args:
-            row: of the state after it.
+            row: the number of the state after it.
             unread: the cover before.
             probs: (V,), of the next token.
         """
-        probs = probs / probs.sum()
-        segmentation = self.segmentation
+        probs, segmentation = probs / probs.sum(), self.segmentation
         unknown = segmentation.unknown
-        return Cover(
+        return Past(
             row=row,
             token=unread.token,
             text=unread.text,
@@ -234,7 +233,6 @@ class ByBytes(InferenceModel):
             probs=probs[segmentation.trie.ids],
             ends=float(probs[self._ends].sum()),
             unknown=0.0 if unknown is None else float(probs[unknown]),
-            node=segmentation.trie.root,
         )
 
     def _stepped(self, tokens: np.ndarray, state: CoverState) -> tuple[np.ndarray, CoverState]:
@@ -244,14 +242,6 @@ class ByBytes(InferenceModel):
             log_probs, state = self.step(column, state)
             each.append(log_probs)
         return np.stack(each, 1), state
-
-
-def _best(covers: Covers, segmentation: Segmentation) -> Cover | None:
-    """Return the most probable cover, without the bytes that no token has; None if none is read."""
-    if not covers.read:
-        return None
-    best = max(covers.read, key=lambda cover: cover.mass)
-    return replace(best, weight=1.0, text=b"", node=segmentation.trie.root)
 
 
 class ByteArrays(ByBytes, ArrayModel):

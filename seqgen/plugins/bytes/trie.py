@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqgen.text.tokenizers.byte import OFFSET
+
 
 class TrieNode:
     """Tokens that begin with the same bytes: a range of the vocabulary sorted by bytes.
@@ -15,11 +17,11 @@ class TrieNode:
         begin: place of the first token.
         longer: place of the first token with more bytes; those before it have just these.
         end: place after the last token.
-        next_bytes: (C,), the bytes that may follow, ascending.
+        next_tokens: (C,), the bytes that may follow, ascending, as tokens of the byte tokenizer.
         starts: (C,), where the tokens of each begin, counted from `longer`.
     """
 
-    __slots__ = ("_children", "begin", "depth", "end", "longer", "next_bytes", "starts")
+    __slots__ = ("_children", "begin", "depth", "end", "longer", "next_tokens", "starts")
 
     def __init__(self, depth: int, begin: int, end: int, trie: Trie) -> None:
         self.depth, self.begin, self.end = depth, begin, end
@@ -27,7 +29,7 @@ class TrieNode:
         self.longer = begin + int(np.searchsorted(lengths > depth, True))
         column = trie.bytes_at(depth, self.longer, end)
         self.starts = np.flatnonzero(np.diff(column, prepend=-1))
-        self.next_bytes = column[self.starts]
+        self.next_tokens = column[self.starts] + OFFSET
         self._children: dict[int, TrieNode | None] = {}
 
     def child(self, byte: int, trie: Trie) -> TrieNode | None:
@@ -37,8 +39,8 @@ class TrieNode:
         return self._children[byte]
 
     def _made(self, byte: int, trie: Trie) -> TrieNode | None:
-        at = int(np.searchsorted(self.next_bytes, byte))
-        if at == len(self.next_bytes) or self.next_bytes[at] != byte:
+        at = int(np.searchsorted(self.next_tokens, byte + OFFSET))
+        if at == len(self.next_tokens) or self.next_tokens[at] != byte + OFFSET:
             return None
         ends = [*self.starts[1:].tolist(), self.end - self.longer]
         begin = self.longer + int(self.starts[at])

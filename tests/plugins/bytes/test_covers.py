@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prefix_model import PrefixModel
+from small_vocabulary import SmallBPE
 
 from seqgen.plugins.bytes.covers import Segmentation
 from seqgen.plugins.bytes.view import seen_by_bytes
 from seqgen.text.framing import Framing
-from seqgen.text.tokenizers import KINDS
 from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
-from prefix_model import PrefixModel
-from small_vocabulary import SmallBPE
 
 START, END = ByteTokenizer.newline_id, ByteTokenizer.eos_id
 FRAMING = Framing(1, 2, 2, (0, 1, 3))
