@@ -75,7 +75,8 @@ class ModelNames(Options, panel=Panel.MODEL):
     """Option for the trained models to measure."""
 
     model: tuple[str, ...] = setting(
-        "Trained model: a name or a path. A+B mixes several. Repeat the option to compare models.",
+        "Trained model: a name or a path. A+B mixes several; NAME:bytes sees one byte by byte. "
+        "Repeat the option to compare models.",
         names=("--model", "-m"),
         without="the latest",
         completes="models",
@@ -92,7 +93,8 @@ class ModelName(Options, panel=Panel.MODEL):
     """Option for the trained model to read with."""
 
     model: str | None = setting(
-        "Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several.",
+        "Trained model: a name or a path. A+B or A:0.7+B:0.3 mixes several; NAME:bytes sees one "
+        "byte by byte.",
         names=("--model", "-m"),
         without="the latest",
         completes="models",

@@ -12,6 +12,7 @@ from small_vocabulary import SmallBPE
 from seqgen.plugins.bytes.covers import Segmentation
 from seqgen.plugins.bytes.view import seen_by_bytes
 from seqgen.text.framing import Framing
+from seqgen.text.tokenizers import KINDS
 from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
 
 START, END = ByteTokenizer.newline_id, ByteTokenizer.eos_id
@@ -48,11 +49,10 @@ def distributions(model, raw):
 
 
 class BruteForce:
-    """Sums over token sequences, each written out by recursion.
+    """Sums over token sequences, by recursion.
 
-    A sequence covers some bytes if its text begins with them and its last token is needed for that.
-    With `allowed`, it must allow all neighbours among the tokens that end before the last byte does,
-    or, with the tokens that end with `settled`, before those do.
+    A sequence covers a text if its own text begins with it and its last token is needed for that.
+    The sequence must be `allowed` each two neighbours that end within the first `settled` letters.
     """
 
     def __init__(self, model, tokenizer, allowed=lambda before, token: True):
@@ -120,3 +120,105 @@ def test_canonical_covers(tokenizer, text, seed):
         other = probs[END] + probs[ByteTokenizer.unk_id]
         wanted = (1 - other) * np.array(sums) / sum(sums)
         assert probs[[OFFSET + ord(letter) for letter in "abc"]] == pytest.approx(wanted, rel=1e-9)
+
+
+@given(tokenizer=vocabularies(), text=texts, seed=seeds)
+@quick
+def test_covers_that_are_read_late(tokenizer, text, seed):
+    model = by_bytes(PrefixModel(tokenizer.vocab_size, seed, 0.3), tokenizer, True, least=0.05)
+    probs = distributions(model, text.encode())
+    assert probs.sum(-1) == pytest.approx(1, abs=1e-9)
+    assert (probs >= 0).all()
+
+
+def test_a_larger_share_reads_fewer_rows():
+    tokenizer = SmallBPE([("a", "b"), ("ab", "c"), ("c", "a"), ("abc", "ab"), ("b", "c")])
+    model, text = PrefixModel(tokenizer.vocab_size, 1), b"abcabcaabcbabcabbc" * 3
+    seen = [by_bytes(model, tokenizer, False, least=least) for least in (0, 0.03, 0.3)]
+    for one in seen:
+        distributions(one, text)
+        assert one.bytes_read == len(text) + 1
+    rows = [one.rows_read for one in seen]
+    assert rows[0] > rows[1] > rows[2] >= len(text) / max(map(len, tokenizer.texts[4:]))
+
+
+@given(
+    tokenizer=vocabularies(), texts=st.lists(st.text(letters, min_size=4, max_size=4), min_size=2),
+    seed=seeds, every=st.booleans(),
+)  # fmt: skip
+@quick
+def test_a_text_in_a_batch_has_the_probabilities_that_it_has_alone(tokenizer, texts, seed, every):
+    model = by_bytes(PrefixModel(tokenizer.vocab_size, seed), tokenizer, every, least=1e-3)
+    alone = [distributions(model, text.encode()) for text in texts]
+    rows = np.array([[START, *(OFFSET + byte for byte in text.encode())] for text in texts])
+    together, _ = model(rows)
+    assert np.exp(together) == pytest.approx(np.array(alone), abs=1e-12)
+
+
+def test_states_can_be_copied_selected_and_joined():
+    tokenizer = SmallBPE([("a", "b"), ("ab", "c"), ("c", "a")])
+    model = by_bytes(PrefixModel(tokenizer.vocab_size, 3), tokenizer, True)
+    _, first = model(np.array([[START, *(OFFSET + b for b in b"abca")]] * 2))
+    _, second = model(np.array([[START, *(OFFSET + b for b in b"ab")]]))
+    kept = first.copy()
+    _, first = model.step([OFFSET + ord("b"), OFFSET + ord("c")], first)
+    joined = type(kept).cat([second, kept.select([1, 0, 1]), first])
+    found, _ = model.step([OFFSET + ord(letter) for letter in "cabccc"], joined)
+    wanted = ["abc", "abcaa", "abcab", "abcac", "abcabc", "abcacc"]
+    for row, text in zip(found, wanted, strict=True):
+        assert np.exp(row) == pytest.approx(distributions(model, text.encode())[-1], abs=1e-12)
+
+
+@given(raw=st.binary(max_size=6), seed=seeds)
+@quick
+def test_unknown_pieces(raw, seed):
+    tokenizer = KINDS["char"]("ab \nü")
+    model = PrefixModel(tokenizer.vocab_size, seed)
+    framing = Framing.of(tokenizer, "stream")
+    probs = distributions(by_bytes(model, tokenizer, True, framing=framing), raw)
+    assert probs.sum(-1) == pytest.approx(1, abs=1e-9)
+    assert (probs[: len(raw), OFFSET:] > 0).all()  # no byte is impossible
+
+
+def test_an_unknown_character_costs_its_token_and_its_bytes():
+    tokenizer = KINDS["char"]("ab \n")
+    model, framing = PrefixModel(tokenizer.vocab_size, 5), Framing.of(tokenizer, "stream")
+    probs = distributions(by_bytes(model, tokenizer, False, framing=framing), "aéb".encode())
+    a, b = (tokenizer.encode(letter)[0] for letter in "ab")
+    past = [framing.start]
+    unknown = tokenizer.unk_id
+    wanted = model.chances(past)[a] * model.chances([*past, a])[unknown] / 256**2
+    # The piece ends there or goes on, both half the time. Another may begin with any byte.
+    after = model.chances([*past, a, unknown])
+    wanted *= (after[b] + after[unknown] / 256 + 1 / 256) / 2
+    wanted += model.chances(past)[unknown] / 256**4
+    found = np.prod([probs[at, OFFSET + byte] for at, byte in enumerate("aéb".encode())])
+    assert found == pytest.approx(wanted, rel=1e-9)
+
+
+def test_bytes_that_no_token_has_are_left_out_of_what_is_read():
+    tokenizer = SmallBPE([("a", "b")])
+    model = by_bytes(PrefixModel(tokenizer.vocab_size, 2), tokenizer, True)
+    probs = distributions(model, b"axb")
+    assert probs[1, OFFSET + ord("x")] == 0
+    assert probs[2:].sum(-1) == pytest.approx(1, abs=1e-9)
+
+
+def test_only_the_most_probable_covers_are_kept():
+    tokenizer = SmallBPE([("a", "b"), ("ab", "c"), ("c", "a"), ("abc", "ab"), ("b", "c")])
+    model = by_bytes(PrefixModel(tokenizer.vocab_size, 1), tokenizer, True, most=3)
+    state = model.start(1)
+    for token in (START, *(OFFSET + byte for byte in b"abcabcab")):
+        log_probs, state = model.step([token], state)
+        (covers,) = state.texts
+        assert len(covers.read) + len(covers.unread) <= 3
+        assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-9)
+    assert model.left_out > 0
+
+
+def test_weights_of_long_texts_do_not_vanish():
+    tokenizer = SmallBPE([("a", "b")])
+    model = by_bytes(PrefixModel(tokenizer.vocab_size, 4), tokenizer, False, least=1e-3)
+    probs = distributions(model, b"abacbc" * 60)
+    assert np.isfinite(probs).all()
+    assert probs.sum(-1) == pytest.approx(1, abs=1e-9)

@@ -1,0 +1,204 @@
+"""`-m NAME:bytes` in the commands, and mixtures over different tokenizers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from helpers_cli import records, refusal
+from places import ROOT
+
+from seqgen import store
+from seqgen.cli import run
+from seqgen.errors import SeqgenError
+from seqgen.plugins.bytes.view import by_bytes
+from seqgen.scoring.perplexity import perplexity
+from seqgen.store.loading import Work, load
+from seqgen.text.tokenizers.byte import OFFSET
+
+SMALL = (
+    "--layers",
+    "1",
+    "--hidden-size",
+    "16",
+    "--steps",
+    "20",
+    "--batch-size",
+    "4",
+    "--seed",
+    "1",
+)
+SUBWORDS = ("--tokenizer", "bpe", "--vocab-size", "300")
+NGRAM = ("--model", "ngram", "--order", "3")
+MODELS = {
+    "subwords": (*NGRAM, *SUBWORDS),
+    "unigram": (*NGRAM, "--tokenizer", "unigram", "--vocab-size", "300"),
+    "characters": (*NGRAM,),
+    "words": (*NGRAM, "--tokenizer", "word", "--set", "min_count=2"),
+    "byte": (*NGRAM, "--tokenizer", "byte"),
+    "lines": (*NGRAM, *SUBWORDS, "--documents", "line"),
+    "gru": (*SUBWORDS, "--model", "gru", *SMALL),
+    "transformer": (*SUBWORDS, "--model", "transformer", "--heads", "2", "--seq-len", "24", *SMALL),
+    "backward": (*NGRAM, "--direction", "backward"),
+    "lossy": (*NGRAM, "--tokenizer", "whitespace"),
+}
+TEXT = (ROOT / "corpora" / "verse.txt").read_text()[:8000]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("bytes") / "home"
+    text = home.parent / "text.txt"
+    text.write_text(TEXT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQGEN_HOME", str(home))
+        for name, how in MODELS.items():
+            assert run(["train", str(text), "--name", name, "-q", *how]) == 0
+    return home
+
+
+@pytest.fixture(autouse=True)
+def at_home(home, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(home))
+
+
+def nats(name, text, work=None):
+    return perplexity(load(name, work=work), [text]).nll_nats
+
+
+@pytest.mark.parametrize("name", ["subwords", "unigram", "words", "lines", "gru", "transformer"])
+def test_all_covers_are_at_least_as_probable_as_one(name):
+    for at in range(0, 2000, 500):
+        text = TEXT[at : at + 60]
+        tokens = load(name)
+        if (tokens.encode([text]).tokens == tokens.tokenizer.unk_id).any():
+            continue  # which has a price of its own
+        assert nats(f"{name}:bytes=all", text) <= nats(name, text) + 1e-6
+
+
+def test_one_cover_is_as_probable_as_its_tokens():
+    text = "".join(letter for letter in TEXT[:300] if letter.isascii())
+    for how in ("bytes", "bytes=all"):
+        found = nats(f"characters:{how}", text)
+        assert found == pytest.approx(nats("characters", text), abs=1e-6 * len(text))
+
+
+@pytest.mark.parametrize("name", ["subwords", "gru"])
+def test_both_engines_agree(name):
+    by_arrays, by_torch = (nats(f"{name}:bytes", TEXT[:200], work) for work in (Work(), None))
+    assert by_arrays == pytest.approx(by_torch, abs=1e-3)
+
+
+def test_a_model_of_bytes_is_its_own_view():
+    assert nats("byte:bytes", TEXT[:200]) == nats("byte", TEXT[:200])
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_distribution_sums_to_1(name):
+    if name in ("backward", "lossy"):
+        pytest.skip("it has no such view")
+    model = load(f"{name}:bytes", work=Work()).model
+    state = model.start(2)
+    ends = b"th\xc3\xa9 \xff\n", b"The day"
+    for column in zip(*ends, strict=True):
+        log_probs, state = model.step([OFFSET + byte for byte in column], state)
+        assert np.exp(log_probs.astype(np.float64)).sum(-1) == pytest.approx(1, abs=1e-5)
+
+
+def test_commands_take_the_view(capsys, tmp_path):
+    (tmp_path / "text").write_text(TEXT[:120])
+    file = tmp_path / "text"
+    (scored,) = records(capsys, "perplexity", "-m", "subwords:bytes", file, "-q")
+    assert (scored["model"], scored["tokens"]) == ("subwords:bytes", 120)
+    how = ("-m", "gru:bytes", "--max-tokens", 12, "--seed", 1, "-q")
+    (one,) = records(capsys, "sample", "Th", *how)
+    assert one["tokens"] == 12
+    several = records(capsys, "sample", "Th", "A day", "Th", *how)
+    assert several[0]["text"] == one["text"]
+    best = records(capsys, "beam-search", "Th", "-m", "subwords:bytes", "--max-tokens", 6, "-q")
+    assert len(best) == 1
+    assert records(capsys, "compare", "subwords:bytes", "byte", "--data", file, "-q")
+
+
+def test_models_with_different_tokenizers_are_mixed_by_bytes(capsys):
+    parts = [load(f"{name}:bytes", work=Work()).model for name in ("subwords", "characters")]
+    mixture = load("subwords:0.25+characters:0.75", work=Work())
+    assert mixture.tokenizer.kind == "byte"
+    states, mixed = [part.start(1) for part in parts], mixture.model.start(1)
+    for token in (OFFSET + byte for byte in b"\nThe day"):
+        each = []
+        for at, part in enumerate(parts):
+            log_probs, states[at] = part.step([token], states[at])
+            each.append(np.exp(log_probs))
+        log_probs, mixed = mixture.model.step([token], mixed)
+        assert np.exp(log_probs) == pytest.approx(0.25 * each[0] + 0.75 * each[1], abs=1e-9)
+
+
+def test_a_mixture_by_bytes_can_be_stored(capsys):
+    arguments = ("mix", "gru", "words", "byte", "--name", "three", "-q")
+    (mixed,) = records(capsys, *arguments)
+    assert sum(mixed["weights"]) == pytest.approx(1)
+    (scored,) = records(capsys, "perplexity", "-m", "three", "-q")
+    assert scored["nll_nats"] == pytest.approx(mixed["nll_nats"], rel=1e-9)
+    (shown,) = records(capsys, "models", "show", "three")
+    assert shown["tokenizer"] == "byte"
+    assert records(capsys, "sample", "-m", "three", "--max-tokens", 5, "--seed", 1, "-q")
+    for part in ("gru", "words", "byte"):
+        (alone,) = records(capsys, "perplexity", "-m", f"{part}:bytes", "-q")
+        assert scored["nll_nats"] < alone["nll_nats"] + 1
+
+
+def test_the_grammar_of_names():
+    found = store.find_all("subwords:bytes=all:0.25+characters")
+    assert [part.view for part in found.parts] == ["bytes=all", ""]
+    assert found.weights == (0.25, 0.75)
+    assert found.name == "subwords:bytes=all:0.25+characters:0.75"
+    assert store.find_all(found.name).digest == found.digest
+    one, plain = store.find_all("gru:bytes"), store.find_all("gru")
+    assert (one.name, plain.name) == ("gru:bytes", "gru")
+    assert one.digest != plain.digest
+    assert one.digest == store.find_all(f"{plain.path}:bytes").digest
+
+
+def test_a_path_with_a_colon_wins(home, tmp_path):
+    place = tmp_path / "a:bytes"
+    place.symlink_to(home / "models" / "gru")
+    found = store.find_all(f"{place}")
+    assert found.view == ""
+    assert store.find_all(f"{place}:bytes").view == "bytes"
+
+
+def test_refusals_are_one_line(capsys):
+    for name, said in {
+        "gru:bytes=some": "a model is seen as :bytes or :bytes=all, not :bytes=some",
+        "gru:byte": "'gru:byte' cannot be a model's name",
+        ":bytes": "cannot be a model's name",
+        "nobody:bytes": "there is no model named 'nobody'",
+        "gru:bytes:0.5": "cannot be a model's name",
+        "gru:bytes+": "a mixture is written A+B",
+        "gru+gru:bytes": "gru is given twice",
+        "backward:bytes": "reads from right to left",
+        "lossy:bytes": "its whitespace tokenizer changes texts",
+        "gru:0.5+lossy:0.5": "its whitespace tokenizer changes texts",
+        "gru+lines": "different --documents",
+        "gru+backward": "different tokenizers and cannot be mixed",
+    }.items():
+        assert said in refusal(capsys, "sample", "T", "-m", name, "-q")
+
+
+def test_models_of_other_data_have_no_such_view(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("ab\tba\nabb\tbba\n" * 20)
+    how = ("--model", "seq2seq", "--steps", "1", "--hidden-size", "8", "--layers", "1")
+    assert run(["train", str(tmp_path / "pairs.tsv"), "--name", "pairs", "-q", *how]) == 0
+    capsys.readouterr()
+    assert ":bytes is for models of text" in refusal(capsys, "sample", "a", "-m", "pairs:bytes")
+    with pytest.raises(SeqgenError, match="models of text"):
+        by_bytes(load("pairs"))
+
+
+def test_the_end_of_a_line_is_the_end_of_all_covers():
+    text = "".join(f"{line}\n" for line in TEXT.splitlines()[:3])
+    tokens, seen = nats("lines", text), nats("lines:bytes=all", text)
+    assert math.isfinite(seen)
+    assert seen <= tokens + 1e-6
