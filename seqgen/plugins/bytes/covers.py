@@ -30,7 +30,7 @@ SMALL = 1e-100
 
 
 @dataclass(slots=True)
-class Past:
+class TokenPrefix:
     """Tokens that the model has read, and what it predicts after them.
 
     Attributes:
@@ -57,25 +57,25 @@ class Cover:
     """Tokens that the model has read, and the rest of the bytes, which the next token begins with.
 
     Attributes:
-        past: the tokens.
+        prefix: the tokens.
         node: the rest of the bytes.
         mass: the probability of both, times the factor of the weights. Tokens that end with the
             last byte are left out, except at the root: those have become covers of their own.
     """
 
-    past: Past
+    prefix: TokenPrefix
     node: TrieNode
     mass: float
 
     @property
     def row(self) -> int:
         """Number of the state that it needs."""
-        return self.past.row
+        return self.prefix.row
 
     def scaled(self, factor: float) -> Cover:
         """Multiply weight and mass."""
-        past = replace(self.past, weight=self.past.weight * factor)
-        return Cover(past, self.node, self.mass * factor)
+        prefix = replace(self.prefix, weight=self.prefix.weight * factor)
+        return Cover(prefix, self.node, self.mass * factor)
 
 
 @dataclass(slots=True)
@@ -131,17 +131,17 @@ class Covers:
         """Compute the probabilities of the next byte token, (260,), which sum to 1."""
         probs = np.zeros(ByteTokenizer.vocab_size)
         for cover in self.read:
-            node, past = cover.node, cover.past
+            node, prefix = cover.node, cover.prefix
             if len(node.starts):
-                masses = np.add.reduceat(past.probs[node.longer : node.end], node.starts)
-                probs[node.next_tokens] += past.weight * masses
+                masses = np.add.reduceat(prefix.probs[node.longer : node.end], node.starts)
+                probs[node.next_tokens] += prefix.weight * masses
             if not node.depth:
-                probs[END] += past.weight * past.ends
-                if past.unknown:
-                    probs[OFFSET:] += past.weight * past.unknown / BYTE_VALUES
+                probs[END] += prefix.weight * prefix.ends
+                if prefix.unknown:
+                    probs[OFFSET:] += prefix.weight * prefix.unknown / BYTE_VALUES
                 # What is left belongs to tokens without text, such as padding.
-                rest = 1 - float(past.probs.sum()) - past.ends - past.unknown
-                probs[UNKNOWN] += past.weight * max(0.0, rest)
+                rest = 1 - float(prefix.probs.sum()) - prefix.ends - prefix.unknown
+                probs[UNKNOWN] += prefix.weight * max(0.0, rest)
         if self.unread:
             probs[OFFSET:] += sum([each.mass for each in self.unread]) / BYTE_VALUES
         return probs / probs.sum()
@@ -215,19 +215,19 @@ def extend(covers: Covers, byte: int, segmentation: Segmentation) -> Covers:
     """Extend the covers of a text by one byte; tokens that end with it are unread."""
     trie, read, unread = segmentation.trie, [], []
     for cover in covers.read:
-        node, past = cover.node.child(byte, trie), cover.past
+        node, prefix = cover.node.child(byte, trie), cover.prefix
         if node is not None:
-            mass = past.weight * float(np.add.reduce(past.probs[node.longer : node.end]))
+            mass = prefix.weight * float(np.add.reduce(prefix.probs[node.longer : node.end]))
             if mass:
-                read.append(Cover(past, node, mass))
+                read.append(Cover(prefix, node, mass))
             for place in range(node.begin, node.longer):
-                token, prob = int(trie.ids[place]), float(past.probs[place])
-                if prob and segmentation.allows(past.token, past.text, token):
-                    text, weight = segmentation.texts[token], past.weight * prob
-                    unread.append(Unread(past.row, token, text, weight))
-        if past.unknown and not cover.node.depth:
-            weight = past.weight * past.unknown
-            piece = Unread(past.row, segmentation.unknown, b"", weight, growing=True)
+                token, prob = int(trie.ids[place]), float(prefix.probs[place])
+                if prob and segmentation.allows(prefix.token, prefix.text, token):
+                    text, weight = segmentation.texts[token], prefix.weight * prob
+                    unread.append(Unread(prefix.row, token, text, weight))
+        if prefix.unknown and not cover.node.depth:
+            weight = prefix.weight * prefix.unknown
+            piece = Unread(prefix.row, segmentation.unknown, b"", weight, growing=True)
             unread += _grown(piece, byte, segmentation)
     for each in covers.unread:
         if each.growing:
@@ -246,13 +246,13 @@ def _grown(piece: Unread, byte: int, segmentation: Segmentation) -> Iterator[Unr
     yield replace(piece, text=text, weight=weight)
 
 
-def read_tail(past: Past, tail: bytes, segmentation: Segmentation) -> Covers:
+def read_tail(prefix: TokenPrefix, tail: bytes, segmentation: Segmentation) -> Covers:
     """Move a cover that was just read through the bytes after its last token.
 
     Returns:
         The cover, if a token has these bytes; and new ones by tokens that end within them.
     """
-    covers = Covers([Cover(past, segmentation.trie.root, past.weight)])
+    covers = Covers([Cover(prefix, segmentation.trie.root, prefix.weight)])
     for byte in tail:
         covers = extend(covers, byte, segmentation)
     return covers

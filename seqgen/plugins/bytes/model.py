@@ -16,8 +16,8 @@ from seqgen.models.state import Rows, State
 from seqgen.plugins.bytes.covers import (
     Cover,
     Covers,
-    Past,
     Segmentation,
+    TokenPrefix,
     Unread,
     extend,
     read_tail,
@@ -148,8 +148,8 @@ class ByBytes(InferenceModel):
 
     def _restarted(self, cover: Cover) -> Covers:
         """Drop the bytes after the tokens of a cover, where no sequence of tokens has them."""
-        past = replace(cover.past, weight=1.0, text=b"")
-        return Covers([Cover(past, self.segmentation.trie.root, 1.0)])
+        prefix = replace(cover.prefix, weight=1.0, text=b"")
+        return Covers([Cover(prefix, self.segmentation.trie.root, 1.0)])
 
     def _is_stuck(self, covers: Covers) -> bool:
         """Check whether nothing is known to have the bytes, and something is left to be read."""
@@ -176,11 +176,11 @@ class ByBytes(InferenceModel):
         logits, after = self.inner.step([each.token for each in chosen], branch)
         rows = list(itertools.islice(self._numbers, len(chosen)))
         inner = state.inner.select([place_of[row] for row in kept]) if kept else None
-        pasts = map(self._past, rows, chosen, self._probabilities(logits))
+        prefixes = map(self._prefix, rows, chosen, self._probabilities(logits))
         texts = []
         for probable, covers in split:
             for each in probable:
-                found = read_tail(next(pasts), each.tail, self.segmentation)
+                found = read_tail(next(prefixes), each.tail, self.segmentation)
                 covers = Covers([*covers.read, *found.read], [*covers.unread, *found.unread])
             texts.append(covers)
         return CoverState(_joined([inner, after]), (*kept, *rows), tuple(texts))
@@ -215,7 +215,7 @@ class ByBytes(InferenceModel):
         log_probs = logits if self.inner.normalised else normalise(logits)
         return np.exp(require_numbers(log_probs).astype(np.float64))
 
-    def _past(self, row: int, unread: Unread, probs: np.ndarray) -> Past:
+    def _prefix(self, row: int, unread: Unread, probs: np.ndarray) -> TokenPrefix:
         """Describe the tokens of a cover whose last one was just read.
 
         Args:
@@ -225,7 +225,7 @@ class ByBytes(InferenceModel):
         """
         probs, segmentation = probs / probs.sum(), self.segmentation
         unknown = segmentation.unknown
-        return Past(
+        return TokenPrefix(
             row=row,
             token=unread.token,
             text=unread.text,
