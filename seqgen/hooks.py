@@ -140,7 +140,7 @@ class Plugin:
             take besides their own, by the place where they are added. Each place takes a class,
             whose methods say what is called when: "train"
             (`seqgen.settings.listening.ListenerOptions`); "eval"
-            (`seqgen.settings.scoring.TextMeasure`); "writing" for `sample` and `beam-search`, and
+            (`seqgen.settings.scoring.AddedMeasure`); "writing" for `sample` and `beam-search`, and
             "sample" or "beam-search" for one of them, where it replaces the plugin's group of
             "writing" (`seqgen.settings.filters.FilterOptions`); "perplexity" (`TextSet`, there),
             "scoring" (`AdaptiveScoring`, there; of `perplexity` and `seqgen.score`) and "fill"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,9 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.passages import Protocol, continue_passages, find_passages
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
-from seqgen.scoring.minimal_pairs import Pair, score_pairs
 from seqgen.scoring.perplexity import for_model, open_held_out, perplexity, scoring_signature
 from seqgen.scoring.translations import Translating, translate, translation_record
-from seqgen.settings.scoring import BleuOptions, Scoring, TextMeasure
+from seqgen.settings.scoring import BleuOptions, FileMeasure, Scoring, TextMeasure
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import unix_newlines
 from seqgen.text.tokenfile import TokenFile
@@ -35,22 +34,22 @@ class Measurements:
         bleu: continue passages of the text, and compare with how they really go on; or translate
             the sources of pairs, and compare with their targets.
         diversity: how varied these continuations or translations are, and the real ones.
-        pairs: pairs of texts, a better and a worse one, by the name of their file.
         scoring: how text is scored.
         protocol: how passages are continued.
         translating: how sources are translated, and their translations scored.
         added: further measures of these continuations, asked for or not.
+        of_files: measures of files of their own, each with what it has read; None if not asked for.
         lenient: leave out what cannot be had, as long as something can.
     """
 
     perplexity: bool = True
     bleu: bool = True
     diversity: bool = True
-    pairs: Mapping[str, Sequence[Pair]] = field(default_factory=dict)
     scoring: Scoring = field(default_factory=Scoring)
     protocol: Protocol = field(default_factory=Protocol)
     translating: Translating = field(default_factory=Translating)
     added: Sequence[TextMeasure] = ()
+    of_files: Sequence[tuple[FileMeasure, Any]] = ()
     lenient: bool = False
 
     @property
@@ -76,8 +75,8 @@ class Evaluation(ShortRepr):
         perplexity: the keys of `seqgen perplexity`.
         bleu: see `continuation_bleu`; of pairs, where BLEU is one of the metrics, the same keys.
         diversity: of what the model wrote, of the real texts (`text`), and a signature.
-        pairs: the keys of `PairScore`, a record a group.
-        added: of what the model wrote and of the real texts, the figures of further measures.
+        added: further measures: of what the model wrote and of the real texts, the figures; of
+            files of their own, the records.
         missing: what could not be had of all that applies, and why.
     """
 
@@ -88,8 +87,7 @@ class Evaluation(ShortRepr):
     perplexity: dict[str, Any] | None
     bleu: dict[str, Any] | None
     diversity: dict[str, Any] | None
-    pairs: list[dict[str, Any]] | None
-    added: dict[str, dict[str, Any] | None]
+    added: dict[str, dict[str, Any] | list[dict[str, Any]] | None]
     missing: dict[str, str]
 
     def record(self) -> dict[str, Any]:
@@ -156,11 +154,10 @@ def evaluate(
         written = attempt(what, lambda: write(loaded, text, to_measure)) or {}
     if to_measure.lenient and score is None and not written:
         raise SeqgenError(next(iter(missing.values())))
-    pairs = [
-        asdict(pair_score)
-        for name, pair_texts in to_measure.pairs.items()
-        for pair_score in score_pairs(loaded, pair_texts, name, to_measure.scoring)
-    ]
+    added = {
+        one.key: one.measure(loaded, content, to_measure.scoring) if one.is_asked else None
+        for one, content in to_measure.of_files
+    }
     evaluation = Evaluation(
         model=loaded.stored.name,
         architecture=loaded.architecture,
@@ -169,8 +166,7 @@ def evaluate(
         perplexity=score,
         bleu=written.get("bleu"),
         diversity=written.get("diversity"),
-        pairs=pairs or None,
-        added={one.key: written.get(one.key) for one in to_measure.added},
+        added=added | {one.key: written.get(one.key) for one in to_measure.added},
         missing=missing,
     )
     if not loaded.conditioning.is_source:
@@ -185,8 +181,8 @@ def _read(
     to_measure: Measurements,
 ) -> tuple[str | TokenFile | Pairs | None, str | None]:
     """Choose the text or pairs to measure on, and their name; see `evaluate`."""
-    if to_measure.pairs:
-        loaded.conditioning.require_nothing("--pairs")
+    for flag in (flag for one, _ in to_measure.of_files for flag in one.given):
+        loaded.conditioning.require_nothing(flag)
     if text is None and to_measure.needs_text:
         return held_out(loaded), "validation"
     if isinstance(text, Pairs) != loaded.conditioning.in_pairs and text is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -22,17 +22,12 @@ MOST_RESAMPLES = 10**5
 MOST_BLEU_SEED = (1 << 32) - 1
 
 
-class TextMeasure(Options, ABC, panel=Panel.SCORES):
-    """A measure of generated texts, which a plugin adds to `seqgen eval`.
+class AddedMeasure(Options, ABC):
+    """A measure that a plugin adds to `seqgen eval`: a `TextMeasure` or a `FileMeasure`.
 
-    Plugins name their subclasses in `hooks.Plugin.options["eval"]`. A subclass has one flag, a
-    bool, whose name is the measure's key in the record.
-
-    Attributes:
-        rows: the lines of the table: a title, and what shows a figure of `measure`.
+    Plugins name their subclasses in `hooks.Plugin.options["eval"]`. A subclass has one flag, whose
+    name is the measure's key in the record.
     """
-
-    rows: ClassVar[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = ()
 
     @property
     def key(self) -> str:
@@ -43,6 +38,16 @@ class TextMeasure(Options, ABC, panel=Panel.SCORES):
     def is_asked(self) -> bool:
         """Whether the measure's flag was given."""
         return bool(self.given)
+
+
+class TextMeasure(AddedMeasure, ABC, panel=Panel.SCORES):
+    """A measure of generated texts. Its flag is a bool.
+
+    Attributes:
+        rows: the lines of the table: a title, and what shows a figure of `measure`.
+    """
+
+    rows: ClassVar[tuple[tuple[str, Callable[[dict[str, Any]], str]], ...]] = ()
 
     @abstractmethod
     def measure(self, loaded: Any, real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:
@@ -55,6 +60,35 @@ class TextMeasure(Options, ABC, panel=Panel.SCORES):
 
         Raises:
             SeqgenError: they cannot be measured.
+        """
+
+
+class FileMeasure(AddedMeasure, ABC, panel=Panel.SCORES):
+    """A measure of files of its own, whose names its flag takes."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of the files."""
+        return getattr(self, self.key)
+
+    @abstractmethod
+    def read(self, sources: Sequence[Any]) -> Any:
+        """Read the files (`seqgen.cli.shell.inputs.Input`).
+
+        Raises:
+            SeqgenError: one of them is damaged.
+        """
+
+    @abstractmethod
+    def measure(self, loaded: Any, content: Any, scoring: Scoring) -> list[dict[str, Any]]:
+        """Score a model of text on what `read` returned; each record has a `signature`."""
+
+    @abstractmethod
+    def table(self, records: Sequence[list[dict[str, Any]]]) -> Iterator[list[str]]:
+        """Yield the rows of the table: a title, and a figure of each model.
+
+        Args:
+            records: those of each model.
         """
 
 

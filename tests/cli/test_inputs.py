@@ -14,7 +14,7 @@ from pathlib import Path
 import forked
 import pytest
 import typer
-from helpers_cli import installed, refusal
+from helpers_cli import has_plugin, installed, needs, refusal
 from helpers_cli import records as records_of
 from places import ROOT
 
@@ -148,6 +148,8 @@ READERS = {
     "prompt": ("short.txt", ["sample", "--prompt-file", "{}", "-m", "one", "--greedy", "--json"]),
     "beams": ("short.txt", ["beam-search", "--prompt-file", "{}", "-m", "one", "--json"]),
 }
+if not has_plugin("minimal_pairs"):
+    del READERS["pairs"]
 
 
 @pytest.mark.parametrize("case", READERS)
@@ -219,7 +221,7 @@ EMPTY = installed(
         ["perplexity", ""],
         ["perplexity", "--fit", "", "-m", "one+two"],
         ["eval", ""],
-        ["eval", "--pairs", ""],
+        *([["eval", "--pairs", ""]] if has_plugin("minimal_pairs") else []),
         ["compare", "one", "--data", ""],
         ["bleu", "", "ref"],
         ["bleu", "hyp", ""],
@@ -516,6 +518,7 @@ def test_models_of_one_text_are_scored_on_what_both_hold_out(cli, there):
     assert [one["perplexity"]["nll_nats"] for one in both] == [r["nll_nats"] for r in found]
 
 
+@needs("minimal_pairs")
 def test_pairs_show_unknowns(cli, folder, there):
     outcome = cli("eval", "--pairs", folder / "pairs.tsv", "-m", "one")
     assert outcome[0] == 0 and "1 unknown" in outcome[1]
@@ -611,7 +614,9 @@ def test_utf8_is_written_to_a_stream_of_another_encoding(folder, there, monkeypa
     ],
     ids=["ascii", "C"],
 )
-@pytest.mark.parametrize("command", ["eval", "beam-search"])
+@pytest.mark.parametrize(
+    "command", [pytest.param("eval", marks=needs("minimal_pairs")), "beam-search"]
+)
 def test_utf8_is_written_whatever_the_locale_is(command, locale, folder, tmp_path):
     home = folder / "home"
     text = tmp_path / "\u00e9t\u00e9.txt"

@@ -82,10 +82,11 @@ def flags() -> Iterator[tuple[str, str, object]]:
 READ = {
     *("--config", "--val", "--val-source", "--val-target", "--tokenizer", "--source-tokenizer"),
     *("--data", "--source", "--source-vectors", "--target", "--prompt-file", "--against"),
-    *("--pairs", "--fit"),
+    "--fit",
 }
 READ_BY_PLUGINS = {
     "chat": {"--template"},
+    "minimal_pairs": {"--pairs"},
     "patterns": {"--grammar", "--json-schema", "--terms"},
     "report": {"--file"},
     "vectors": {"--file", "--similarity"},

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import CASES, STANDING, VOCAB, contexts, first_of_each, over, representatives
+from helpers_cli import needs
 from helpers_io import cut, places, quick, texts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,6 @@ from seqgen.metrics import bootstrap
 from seqgen.metrics.bootstrap import figure_signature
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent
 from seqgen.scoring.compare import common_text, compare, score_each_line
-from seqgen.scoring.minimal_pairs import Pair, read_pairs, score_pairs
 from seqgen.scoring.perplexity import for_model, perplexity
 from seqgen.scoring.surprisal import attribute_lines, score_lines, score_tokens
 from seqgen.settings import DataConfig
@@ -275,48 +275,6 @@ def test_signatures_say_how_a_number_was_made():
     assert one == perplexity(loaded, iter(["a", "b"])).signature
 
 
-# ---- pairs ----
-
-
-def test_a_unigram_model_ties_on_word_order():
-    tokenizer = WhitespaceTokenizer(["the", "cat", "sat", "on", "mat"])
-    case = next(c for c in ONE_OF_EACH if c.architecture == "ngram")
-    model = case.build(vocab_size=tokenizer.vocab_size, order=1)
-    pairs = [Pair("the cat sat on the mat", "the mat cat on sat the")] * 3
-    (found,) = score_pairs(loaded_as(model, "line", tokenizer), pairs, "f", Scoring())
-    assert (found.ties, found.preferred, found.share) == (3, 0, 0.5)
-
-
-def test_two_impossible_texts_are_a_tie():
-    case = next(c for c in CASES if c.variant == "maximum-likelihood")
-    loaded, text = loaded_as(case.build(), "line"), "abba" * 9
-    assert all(line.totals.bits == math.inf for line in score_lines(loaded, [text], Scoring()))
-    (found,) = score_pairs(loaded, [Pair(text, text + "a")], "f", Scoring())
-    assert (found.ties, found.share) == (1, 0.5)
-
-
-def test_pairs_are_scored_whole_and_by_group():
-    loaded = loaded_as(next(c for c in CASES if c.architecture == "lstm").loud(), "line")
-    pairs = [Pair("ab", "ba", "x"), Pair("a", "b", "y"), Pair("b", "a", "y"), Pair("a", "a", "x")]
-    total = {
-        text: sum(lp for _, lp, _ in token_by_token(loaded, text, "line")[0])
-        for text in ("ab", "ba", "a", "b")
-    }
-    x, y, every = score_pairs(loaded, pairs, "f", Scoring())
-    assert (x.group, x.pairs, x.ties, x.preferred) == ("x", 2, 1, total["ab"] > total["ba"])
-    assert (y.group, y.pairs, y.ties, y.preferred, y.share) == ("y", 2, 0, 1, 0.5)
-    assert (every.group, every.pairs, every.ties) == (None, 4, 1)
-    assert every.low < every.share < every.high
-
-
-def test_pairs_of_another_form_are_refused():
-    assert read_pairs(["a\tb\nc\td\te\n"], "f") == [Pair("a", "b"), Pair("c", "d", "e")]
-    with pytest.raises(SeqgenError, match=r"f, line 2: .* not 1 columns"):
-        read_pairs(["a\tb\nc\n"], "f")
-    with pytest.raises(SeqgenError, match="contains no pair"):
-        read_pairs([], "f")
-
-
 # ---- diversity ----
 
 
@@ -516,7 +474,6 @@ def test_eval_of_nothing_but_a_model(cli):
     assert found["bleu"]["score"] > 50  # a text that repeats one line
     assert found["bleu"]["text_score"] is not None
     assert found["diversity"]["text"]["distinct_1"] < 0.5
-    assert found["pairs"] is None
     for part in ("perplexity", "bleu", "diversity"):
         assert "|model:" in found[part]["signature"]
     assert "|seed:0|" in found["bleu"]["signature"]
@@ -526,6 +483,10 @@ def test_eval_of_what_is_asked_for(cli, tmp_path):
     (found,) = records(cli("eval", "-m", "chars", "--bleu", "--json", "--passages", "3"))
     assert found["perplexity"] is None and found["diversity"] is None
     assert found["bleu"]["passages"] == 3
+
+
+@needs("minimal_pairs")
+def test_eval_of_minimal_pairs(cli, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("the cat sat\tthe sat cat\n")
     both = records(cli("eval", "-m", "chars", "-m", "words", "--pairs", pairs, "--json"))
@@ -652,10 +613,6 @@ def test_text_without_words_has_no_figure_by_word(cli, tmp_path):
     (tmp_path / "blank").write_text("   ")
     code, out, _ = cli("eval", tmp_path / "blank", "-m", "words", "--perplexity")
     assert code == 0 and out.splitlines()[2].split() == ["perplexity", "per", "word", "-"]
-
-
-def test_crlf_does_not_count_against_the_worse_text():
-    assert read_pairs(["a\tb\r\nc\td\te\r\n"], "f") == [Pair("a", "b"), Pair("c", "d", "e")]
 
 
 def test_bits_stand_below_whole_characters():

@@ -363,7 +363,11 @@ SIDES = ("--source", "plain.txt", "--target", "plain.txt")
         (("eval", "-m", "plain", *SIDES), "--source is for translators; plain reads text"),
         (("eval", "-m", "gru", "--metric", "bleu"), "--metric is for translators; gru reads labe"),
         (("beam-search", "-m", "gru", "--label", "a", "--align"), "a model of text with labels"),
-        (("eval", "-m", "gru", "--pairs", "names.tsv", "--quiet"), "--pairs is for models of text"),
+        pytest.param(
+            ("eval", "-m", "gru", "--pairs", "names.tsv", "--quiet"),
+            "--pairs is for models of text",
+            marks=needs("minimal_pairs"),
+        ),
     ],
 )
 def test_commands_that_make_no_sense_are_refused(home, monkeypatch, capsys, arguments, said):

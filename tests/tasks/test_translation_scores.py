@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import sacrebleu
+from helpers_cli import has_plugin
 
 from seqgen.cli import run
 from seqgen.errors import UsageError
@@ -267,7 +268,8 @@ def test_what_is_refused(refusal, folder):
     for command in (["eval", folder / "plain.txt"], ["perplexity", "--fit", folder / "plain.txt"]):
         assert "line 1 has no tab" in refusal(*command, "-m", "a+b")
     assert "line 1 has no tab" in refusal("compare", "a", "--data", folder / "plain.txt")
-    assert "--pairs is for models of text" in refusal("eval", "-m", "a", "--pairs", pairs)
+    if has_plugin("minimal_pairs"):
+        assert "--pairs is for models of text" in refusal("eval", "-m", "a", "--pairs", pairs)
     sides = ["--source", folder / "pairs.en", "--target", folder / "pairs.de"]
     assert "give FILE, or --source and --target" in refusal("eval", pairs, *sides, "-m", "a")
     assert "--source and --target go together" in refusal("eval", *sides[:2], "-m", "a")

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from places import CORPORA
 
-from seqgen.scoring.minimal_pairs import read_pairs, score_pairs
+from seqgen.plugins.minimal_pairs.scoring import read_pairs, score_pairs
 from seqgen.settings.scoring import Scoring
 from seqgen.store.loading import load
 from seqgen.training.train import train

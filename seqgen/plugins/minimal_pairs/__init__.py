@@ -1,0 +1,7 @@
+"""Minimal pairs: how often a model gives the better of two texts the higher probability."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin(options={"eval": "options:MinimalPairs"})
