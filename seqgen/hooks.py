@@ -162,6 +162,10 @@ class Plugin:
             lower case, such as ".pdf". Each is called with the path of a file, and yields its text
             in pieces; commands then read such files as they read texts. A `SeqgenError` says why a
             file cannot be read.
+        datasets: other kinds of data that models of text learn from: classes derived from
+            `seqgen.training.datasets.dataset.Dataset`. Two class methods recognise them: `reads`
+            says whether a file of records, given by its path, is of this kind; `suits`, which is
+            called with what `Dataset.open` is called with but the flags, whether the data is.
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.
@@ -189,6 +193,7 @@ class Plugin:
     stored_tokenizers: Mapping[str, str] = field(default_factory=dict)
     tokenizer_readers: tuple[str, ...] = ()
     document_readers: Mapping[str, str] = field(default_factory=dict)
+    datasets: tuple[str, ...] = ()
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -485,6 +490,11 @@ def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
 def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the plugins' document readers by file ending: plugin and target."""
     return _collect_by_name("reader of", ((one, one.plugin.document_readers) for one in plugins()))
+
+
+def datasets() -> list[Any]:
+    """Load the plugins' kinds of data for models of text."""
+    return [kind for _, kind in _load_field("datasets")]
 
 
 def routes() -> Mapping[str, tuple[InstalledPlugin, Route]]:

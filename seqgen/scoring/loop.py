@@ -102,7 +102,7 @@ def score_corpus(
 
     Args:
         model: in evaluation mode; one that writes from sources where the corpus has them.
-        corpus: documents of at least one token.
+        corpus: documents of at least one token. Only tokens that count are in the scores.
         batch_size: documents side by side, at most.
         stride: see `InferenceModel.start`.
         want: see `InferenceModel.score`; with hits come ranks where these are quick.
@@ -152,9 +152,10 @@ def _score_rows(
     opens: Callable[[Sequence[int]], State],
     want: ScoreDetail,
 ) -> Iterator[Scored]:
-    begin, end = corpus.starts[documents], corpus.ends[documents]
+    begin, end = corpus.first_targets[documents], corpus.ends[documents]
     state = opens(documents.tolist())
-    before = np.full(len(documents), corpus.start)
+    own = corpus.start is None
+    before = corpus.tokens[begin - 1] if own else np.full(len(documents), corpus.start)
     while True:
         length = min(PIECE // len(documents) + 1, int((end - begin).max()))
         at = begin[:, None] + np.arange(length)
@@ -162,8 +163,9 @@ def _score_rows(
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)
         tokens = np.concatenate([before[:, None], targets[:, :-1]], axis=1).astype(np.int64)
         scores, state = model.score(model.ids(tokens), model.ids(targets), state, want)
-        of = np.repeat(documents, np.count_nonzero(inside, axis=1))
-        yield Scored(of, targets[inside], *arrays_of(scores, inside))
+        counted = inside if corpus.counted is None else inside & corpus.counted[at * inside]
+        of = np.repeat(documents, np.count_nonzero(counted, axis=1))
+        yield Scored(of, targets[counted], *arrays_of(scores, counted))
         begin = begin + length
         alive = np.flatnonzero(begin < end)
         if alive.size == 0:
@@ -193,9 +195,9 @@ def parallel_rows(corpus: Corpus, rows: int, length: int) -> Corpus:
     stream is kept whole, in fewer rows: cold starts would tell more than the text does. Of
     documents the first are taken, as many tokens in all.
     """
-    if corpus.ends.size > 1 or corpus.sources is not None:
+    if corpus.ends.size > 1 or corpus.sources is not None or corpus.counted is not None:
         kept = max(1, int(np.searchsorted(corpus.ends, rows * length, side="right")))
-        if corpus.sources is not None:
+        if corpus.sources is not None or corpus.counted is not None:
             return corpus.take(np.arange(kept))
         ends = corpus.ends[:kept]
         return replace(corpus, tokens=corpus.tokens[: ends[-1]], ends=ends)

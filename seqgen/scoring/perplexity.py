@@ -133,7 +133,7 @@ def perplexity(
     about = {
         "file": file,
         "model": loaded.stored.name,
-        "protocol": protocol(loaded, scoring),
+        "protocol": protocol(loaded, scoring, isinstance(text, TokenFile) and text.is_examples),
         "signature": scoring_signature("perplexity", loaded, scoring, facts.sha256),
     }
     if loaded.conditioning.is_source:
@@ -243,8 +243,13 @@ def _score_token_file(
 ) -> tuple[ScoreTotals, Survey]:
     """Compute the totals of a token file; see `check_token_file`."""
     require(not scoring.no_end, f"--no-end is for text, and {file.path} is a token file")
+    adapts = "a model that changes while it is scored follows one continuous text"
+    follows = scoring.adaptation is None or not file.is_examples
+    require(follows, f"{adapts}, and {file.path} has examples")
     check_token_file(loaded, file, scoring.documents)
-    corpus = replace(file.corpus, start=loaded.framing_of(scoring.documents).start)
+    corpus = file.corpus
+    if not file.is_examples:
+        corpus = replace(corpus, start=loaded.framing_of(scoring.documents).start)
     totals = _score(loaded, corpus, file.facts, scoring)
     if not file.tells_text:
         # What an unknown was is not in the file, nor therefore how many words there were.
@@ -262,6 +267,8 @@ def check_token_file(loaded: LoadedModel, file: TokenFile, documents: Documents)
         SeqgenError: its tokenizer is not the model's, or it was written the other way.
     """
     check_tokenizer(file, loaded.tokenizer, f"the model {loaded.stored.name}")
+    if file.is_examples:
+        return
     if file.documents != documents:
         raise SeqgenError(
             f"{file.path} was written with --documents {file.documents}, and is to be scored with "
@@ -299,8 +306,14 @@ def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[
     )
 
 
-def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
-    """Describe the scoring options in one string."""
+def protocol(loaded: LoadedModel, scoring: Scoring, of_examples: bool = False) -> str:
+    """Describe the scoring options in one string.
+
+    Args:
+        loaded: the model.
+        scoring: how, for this model.
+        of_examples: the text is examples, of which only marked tokens count.
+    """
     end = "newline" if loaded.framing.stop is None else "EOS"
     end += " not scored" if scoring.no_end else " scored"
     line = scoring.documents == "line"
@@ -309,6 +322,8 @@ def protocol(loaded: LoadedModel, scoring: Scoring) -> str:
     way = f"each line alone, {end}" if line else f"one stream after {start}"
     if loaded.conditioning.each is not None:
         way = f"each {loaded.conditioning.each}, {end}"
+    if of_examples:
+        way = "each example alone, answers scored"
     parts = [
         f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",

@@ -12,6 +12,7 @@ from seqgen.settings.setting import MOST_SEED, Config, OptionRule, setting
 Documents = Literal["stream", "line"]
 DOCUMENTS: tuple[str, ...] = get_args(Documents)
 Direction = Literal["forward", "backward"]
+LossOn = Literal["answers", "all"]
 # How the names of files of vectors end.
 VECTOR_FILES = (".npy", ".safetensors")
 HELD_OUT_SIDES = "--val-source and --val-target go together"
@@ -72,6 +73,12 @@ class DataConfig(Config):
     labels: bool = setting(
         "Each line is label<TAB>text: learn to write a text given its labels, with | between "
         "several.",
+        panel=Panel.TEXT,
+    )
+    loss_on: LossOn | None = setting(
+        "Of conversations and of prompts with completions: learn the answers alone, or all of the "
+        "text; by default the answers.",
+        metavar="answers|all",
         panel=Panel.TEXT,
     )
     val: str = setting(

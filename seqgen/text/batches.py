@@ -219,7 +219,7 @@ class DocumentBatches(Batches):
     def __init__(
         self, corpus: Corpus, batch_size: int, seq_len: int, seed: int, carry: bool
     ) -> None:
-        begin, end = corpus.starts, corpus.ends
+        begin, end = corpus.first_targets, corpus.ends
         if not carry:
             begin, end = split_spans(begin, end, seq_len)
         super().__init__(corpus, min(batch_size, begin.size), seq_len, seed)
@@ -281,12 +281,13 @@ class DocumentBatches(Batches):
         targets = tokens[at].astype(np.int64)
         # A row that has ended reads its last token again; the result is not used.
         last = self.begin[rows] + np.minimum(offset, self.length[rows]) - 1
-        before = np.where(self._opens(rows), self.corpus.start, tokens[self.begin[rows] - 1])
+        before = tokens[self.begin[rows] - 1]
+        if self.corpus.start is not None:
+            before = np.where(self._opens(rows), self.corpus.start, before)
         before = before if offset == 0 else tokens[last]
         read = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
-        if self.corpus.unscored is not None:
-            one, least = self.corpus.unscored
-            inside &= (targets != one) & (targets < least)
+        if self.corpus.counted is not None:
+            inside &= self.corpus.counted[at]
         scored = np.where(inside, targets, IGNORED)
         return Batch(read.astype(np.int64), scored, offset == 0, max(1, int(inside.sum())))
 

@@ -31,21 +31,20 @@ class Corpus:
     Attributes:
         tokens: (N,) unsigned: every scored token, document after document, ends included.
         ends: (D,) int64: where each document ends in `tokens`; a stream is one document.
-        start: the id each document starts after.
+        start: the id each document starts after; None if its own first token is only read.
         oov: how many tokens are `<unk>`.
         sources: what each document is written from, D of them; None for text alone.
         end: the id that each document ends with; None for a stream, which has no end.
-        unscored: an id, and the least of others, that are read in training and never scored;
-            None where every token is.
+        counted: (N,) bool, which tokens losses and scores count; None for all of them.
     """
 
     tokens: np.ndarray
     ends: np.ndarray
-    start: int
+    start: int | None
     oov: int = 0
     sources: Sources | None = None
     end: int | None = None
-    unscored: tuple[int, int] | None = None
+    counted: np.ndarray | None = None
 
     @cached_property
     def starts(self) -> np.ndarray:
@@ -55,10 +54,12 @@ class Corpus:
     @property
     def scored(self) -> int:
         """Number of tokens that count in the loss."""
-        if self.unscored is None:
-            return int(self.tokens.size)
-        one, least = self.unscored
-        return int(np.count_nonzero((self.tokens != one) & (self.tokens < least)))
+        return int(self.tokens.size if self.counted is None else np.count_nonzero(self.counted))
+
+    @cached_property
+    def first_targets(self) -> np.ndarray:
+        """(D,) int64: where the tokens begin that each document's other tokens predict."""
+        return self.starts if self.start is not None else self.starts + 1
 
     def take(self, documents: np.ndarray) -> Corpus:
         """Select documents by number, each with its source.
@@ -66,8 +67,12 @@ class Corpus:
         `oov` stays that of the whole corpus: it is not recorded which tokens are unknown.
         """
         tokens, ends = take_spans(self.tokens, self.starts, self.ends, documents)
-        sources = None if self.sources is None else self.sources.take(documents)
-        return replace(self, tokens=tokens, ends=ends, sources=sources)
+        sources, counted = self.sources, self.counted
+        if sources is not None:
+            sources = sources.take(documents)
+        if counted is not None:
+            counted, _ = take_spans(counted, self.starts, self.ends, documents)
+        return replace(self, tokens=tokens, ends=ends, sources=sources, counted=counted)
 
 
 class Unknowns:

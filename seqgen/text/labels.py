@@ -183,7 +183,7 @@ def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:
     """Prepend the labels to the documents of a corpus, excluded from the loss.
 
     A document w1 ... wn EOS with labels a and b becomes a b BOS w1 ... wn EOS, and is read after
-    BOS. `Corpus.unscored` says which of these ids are read only.
+    BOS. `Corpus.counted` leaves out what is only read.
 
     Args:
         corpus: whose sources are of `labels`.
@@ -205,8 +205,7 @@ def with_labels_read(corpus: Corpus, labels: Labels) -> Corpus:
     text = np.ones(tokens.size, dtype=bool)
     text[np.repeat(begin, shape[0]) + _within(shape[0])] = False
     tokens[text] = corpus.tokens
-    unscored = (labels.begin, labels.first)
-    return replace(corpus, tokens=tokens, ends=ends, sources=None, unscored=unscored)
+    return replace(corpus, tokens=tokens, ends=ends, sources=None, counted=text)
 
 
 def _within(lengths: np.ndarray) -> np.ndarray:

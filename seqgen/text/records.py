@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,8 @@ class Texts:
         Raises:
             SeqgenError: no record has a text.
         """
-        for number, line in enumerate(lines(chunks, self.name), start=1):
-            if line.strip():
-                yield from self._of(_parsed(line), number)
+        for number, record in json_records(chunks, self.name):
+            yield from self._of(record, number)
         self._check()
 
     def of_parquet(self, path: Path) -> Iterator[str]:
@@ -68,27 +67,16 @@ class Texts:
         Raises:
             SeqgenError: there is no such column, it has no text, or the file is damaged.
         """
-        require_packages(self.name, "pyarrow")
-        import pyarrow
-        from pyarrow import parquet
-
-        try:
-            file = parquet.ParquetFile(path)
-            names = file.schema_arrow.names
-            columns = [self.key] if self.key in names else []
-            batches = file.iter_batches(columns=columns) if columns else ()
-            records = (record for batch in batches for record in batch.to_pylist())
-            for number, record in enumerate(records, start=1):
-                yield from self._of(record, number)
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # names, or texts
-            raise SeqgenError(f"{self.name} cannot be read as parquet: {error}") from None
-        self.known = names
+        known: list[str] = []
+        for number, record in parquet_records(path, self.name, {self.key}, known):
+            yield from self._of(record, number)
+        self.known = known
         self._check()
 
     def _of(self, record: Any, number: int) -> Iterator[str]:
         text = record.get(self.key) if isinstance(record, dict) else None
         self.is_empty &= text is None
-        if not isinstance(text, str) or _has_surrogates(text):
+        if not isinstance(text, str) or has_surrogates(text):
             self.known = list(record) if isinstance(record, dict) and record else self.known
             self.left_out += 1
             self.first += [number] if len(self.first) < NAMED else []
@@ -122,6 +110,41 @@ class Texts:
         return "; ".join(said) or None
 
 
+def json_records(chunks: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
+    """Yield the line number, from 1, and the value of each line of JSON Lines; None if damaged."""
+    for number, line in enumerate(lines(chunks, name), start=1):
+        if line.strip():
+            yield number, _parsed(line)
+
+
+def parquet_records(
+    path: Path, name: str, keys: Collection[str], columns: list[str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number, from 1, and the values of each row of a parquet file.
+
+    Args:
+        path: of the file.
+        name: what errors call it.
+        keys: of the columns that are read, as far as they exist.
+        columns: filled with the names of all columns.
+
+    Raises:
+        SeqgenError: the file is damaged, or pyarrow is not installed.
+    """
+    require_packages(name, "pyarrow")
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        columns += file.schema_arrow.names
+        read = [column for column in dict.fromkeys(columns) if column in keys]
+        batches = file.iter_batches(columns=read) if read else ()
+        yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # names, or texts
+        raise SeqgenError(f"{name} cannot be read as parquet: {error}") from None
+
+
 def _parsed(line: str) -> Any:
     try:
         return json.loads(line)
@@ -129,6 +152,6 @@ def _parsed(line: str) -> Any:
         return None
 
 
-def _has_surrogates(text: str) -> bool:
+def has_surrogates(text: str) -> bool:
     r"""Check for unpaired surrogates, which JSON can encode as `\ud800` but UTF-8 cannot."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

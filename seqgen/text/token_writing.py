@@ -130,12 +130,14 @@ def write_corpus(path: Path, corpus: Corpus, facts: Survey, tokenizer: Tokenizer
         facts: those of their text.
         tokenizer: what made the ids.
     """
-    documents = "stream" if corpus.end is None else "line"
+    documents, counted = "stream" if corpus.end is None else "line", corpus.counted
     with open_sections(path, tokenizer, documents) as sections:
         for at in range(0, corpus.tokens.size, READ):
             sections.add("tokens", corpus.tokens[at : at + READ])
-        if documents == "line":
+        if documents == "line" or counted is not None:
             sections.add("ends", corpus.ends)
+        if counted is not None:
+            sections.add("counted", counted)
         sections.facts = facts
 
 
@@ -267,6 +269,8 @@ class Sections:
         """Append all sections to the file; return the position of each."""
         target, table = self._files["tokens"], {}
         for name in SECTIONS:
+            if name == "counted" and name not in self._files:
+                continue  # earlier versions know no such section
             if name == "tokens":
                 offset = HEAD.size
             else:

@@ -9,6 +9,8 @@ section its place, type and CRC-32. The sections:
     characters  of `--documents line`: each document's characters, its newline's one included
     bytes       of `--documents line`: each document's UTF-8 bytes
     marks       characters and bytes of the text up to each 65,536th token, int64, (M, 2)
+    counted     of examples: 1 for each token that counts, 0 for one that is only read. A file with
+                this section is a held-out part, and has `ends`, too
 
 Numbers are little-endian. A file is checked completely when it is opened, so that nothing is
 trained on one that was truncated or changed.
@@ -43,7 +45,13 @@ FORMAT = 1
 HEAD = struct.Struct("<16sQQ32s")  # the magic word; the table's offset, length and SHA-256
 MARK = 1 << 16
 # Each section's type; the type of ids depends on how many tokens there are.
-OTHER_TYPES = {"ends": "<i8", "characters": "<u4", "bytes": "<u4", "marks": "<i8"}
+OTHER_TYPES = {
+    "ends": "<i8",
+    "characters": "<u4",
+    "bytes": "<u4",
+    "marks": "<i8",
+    "counted": "|u1",
+}
 SECTIONS = ("tokens", *OTHER_TYPES)
 READ = 1 << 22
 
@@ -89,7 +97,12 @@ class TokenFile:
     @property
     def tells_text(self) -> bool:
         """Whether the original text can be restored: no unknowns, no lost white space."""
-        return self.tokenizer.lossless and self.corpus.oov == 0
+        return self.tokenizer.lossless and self.corpus.oov == 0 and not self.is_examples
+
+    @property
+    def is_examples(self) -> bool:
+        """Whether it contains examples, of which only marked tokens count."""
+        return self.corpus.counted is not None
 
     def text(self) -> Iterator[str]:
         """Yield the original text in pieces; see `tells_text`.
@@ -126,7 +139,12 @@ def open_token_file(path: str | Path) -> TokenFile:
     with _reading(path) as (file, table):
         tokenizer = tokenizer_from_facts(table["tokenizer"])
         types = section_types(tokenizer)
-        arrays = {name: _section(file, path, table, name, types[name]) for name in SECTIONS}
+        arrays = {
+            name: _section(file, path, table, name, types[name])
+            for name in SECTIONS
+            if name in table["sections"] or name != "counted"
+        }
+        counted = arrays.get("counted")
         documents, facts = table["documents"], read_survey(table["text"])
         if documents not in DOCUMENTS:
             raise ValueError(f"documents are {shorten(repr(documents))}")
@@ -136,10 +154,12 @@ def open_token_file(path: str | Path) -> TokenFile:
             release_pages(section)
         oov = read_count(table, "oov", arrays["tokens"].size)
         framing = Framing.of(tokenizer, documents)
-        ends = arrays["ends"]
-        if documents == "stream":
+        ends, start = arrays["ends"], framing.start if counted is None else None
+        if counted is not None:
+            counted = np.asarray(counted, dtype=bool)
+        elif documents == "stream":
             ends = np.array([arrays["tokens"].size][: arrays["tokens"].size], dtype=np.int64)
-        corpus = Corpus(arrays["tokens"], ends, framing.start, oov, end=framing.end)
+        corpus = Corpus(arrays["tokens"], ends, start, oov, end=framing.end, counted=counted)
     return TokenFile(path, tokenizer, documents, corpus, facts, arrays)
 
 
@@ -291,8 +311,11 @@ def check_sections(sections: Mapping[str, np.ndarray], documents: str, mark: int
         ValueError: says what does not fit.
     """
     tokens, ends = sections["tokens"].size, sections["ends"]
-    parted = bool(ends.size) == bool(tokens)
-    if documents == "line" and not (parted and _is_rising(ends, 1, tokens, tokens)):
+    parted, counted = bool(ends.size) == bool(tokens), sections.get("counted")
+    if counted is not None and counted.size != tokens:
+        raise ValueError("not every token is marked as counted or not")
+    in_documents = documents == "line" or counted is not None
+    if in_documents and not (parted and _is_rising(ends, 1, tokens, tokens)):
         raise ValueError("the documents' ends are not in order, or not the text's")
     for name in ("characters", "bytes"):
         if documents == "line" and sections[name].size not in (0, ends.size):

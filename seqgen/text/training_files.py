@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.text.file_kinds import FileKind, extraction_advice
 from seqgen.text.reading import file_kind, files_in, has_nul, is_binary, no_text_error, read_head
@@ -46,7 +47,7 @@ def _check(path: Path, as_text: bool) -> None:
 
 def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path]:
     """Select the training texts among the files of a folder."""
-    texts = [path for path in inside if not (is_binary(path) or _hiding_kind(path, as_text))]
+    texts = [path for path in inside if not _is_hidden(path, as_text)]
     data = sorted(set(inside) - set(texts))
     if not all(path.name.lower().startswith(BESIDE) for path in texts):
         return texts
@@ -56,10 +57,22 @@ def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path
     raise no_text_error(name, inside)
 
 
+def _is_hidden(path: Path, as_text: bool) -> bool:
+    hidden = is_binary(path) or _hiding_kind(path, as_text) is not None
+    return hidden and (as_text or not _is_dataset(path))
+
+
 def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
     """Return a file's kind if it is neither plain text nor markup, such as JSONL; else None."""
     kind = None if as_text else file_kind(path)
-    return None if kind is None or kind.holds == "markup" else kind
+    if kind is None or kind.holds == "markup":
+        return None
+    return None if _is_dataset(path) else kind
+
+
+def _is_dataset(path: Path) -> bool:
+    """Check whether a file of records is of a kind of data that a plugin brings."""
+    return any(dataset.reads(path) for dataset in hooks.datasets())
 
 
 def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
@@ -68,7 +81,7 @@ def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
         inside = files_in(name)
         files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p)]
         kinds = [(path, kind) for path in files if not as_text and (kind := file_kind(path))]
-        left_out = {str(path): kind.name for path, kind in kinds if kind.holds != "markup"}
+        left_out = {str(path): kind.name for path, kind in kinds if _hiding_kind(path, as_text)}
         if left_out and inside is not None:
             found = f"{plural(len(left_out), 'file')} of {name} left out"
             what = ", ".join(dict.fromkeys(left_out.values()))

@@ -311,9 +311,12 @@ def choose_window(
     if not whole or "seq_len" in plan.given or plan.task.longest is not None:
         return plan
     rows, text = plan.training.batch_size, prepared.train.tokens.size
+    if not prepared.in_windows:
+        rows = plan.given.get("batch_size", prepared.default_batch_size(plan.training))
+        text = prepared.longest_row
     in_memory = _window_in_memory(plan, rows, device)
     limits = {"the text is not longer": text, "more may not fit in memory": in_memory}
-    if plan.training.minutes is not None:
+    if plan.training.minutes is not None and prepared.in_windows:
         short = plan.with_settings({"seq_len": min(whole, text, TRIED_WINDOW)})
         tokens = SpeedTrial.of(short, prepared, device, deadline).tokens
         limits["the budget is too short for more"] = int(tokens / (rows * LEAST_TUNING_STEPS))
@@ -321,11 +324,14 @@ def choose_window(
     length = min(whole, text)
     while length > max(most, TRIED_WINDOW):
         length = max(length // 2, TRIED_WINDOW)
+    plan = plan.with_given({"seq_len": length})
+    if not prepared.in_windows:
+        return plan
     about = "all that it can read" if length == whole else f"of {whole:,} that it can read: {why}"
     name = plan.origin.stored.name
     windows = f"{name} is trained on windows of {plural(length, 'token')}, {about}"
     report(Notice(text=f"{windows}; --seq-len sets another length"))
-    return plan.with_given({"seq_len": length})
+    return plan
 
 
 def _window_in_memory(plan: Plan, rows: int, device: torch.device) -> int:

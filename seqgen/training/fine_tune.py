@@ -148,7 +148,8 @@ class InitialModel:
             "documents": config["data"].get("documents", "stream"),
             "direction": direction,
         }
-        if "seq_len" in config["training"]:  # an imported model has no training window yet
+        # An imported model has no training window yet, nor has one of whole conversations.
+        if "seq_len" in config["training"] and config["data"].get("loss_on") is None:
             inherited["seq_len"] = config["training"]["seq_len"]
         require(
             direction == row.task.fixed.get("direction", direction),

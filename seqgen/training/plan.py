@@ -181,6 +181,8 @@ class Plan:
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
         settled["seed"] = self.seed()
         training = replace(training, **settled)
+        if left_out := prepared.left_out_notice(training, self.model_class.carries_state):
+            report(Notice(text=left_out))
         shape = self.model_config(VocabSizes(), training.seq_len)
         large = shape.suits_bf16(training.batch_size, training.seq_len)
         precision = choose_precision(self.training.precision, device, large)
@@ -427,6 +429,8 @@ def why_not_mixable(
         return f"is for networks, which {architecture} is not"
     if not row.task.of(data.labels).beside_ngrams:
         return "is for models of text; n-grams know no sources and no labels"
+    if data.loss_on is not None:
+        return "counts the n-grams of a text, not of conversations"
     if data.val == "none":
         return "fits the weights of a mixture on held-out text: leave out --val none"
     if training.lora is not None:

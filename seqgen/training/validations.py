@@ -51,7 +51,9 @@ class TextValidation(Validation):
         text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
         if totals is None:
             return FinalValidation(about={"sample": text})
-        about = {"protocol": protocol(self.loaded, for_model(self.loaded)), "sample": text}
+        of_examples = self.prepared.val.counted is not None
+        how = protocol(self.loaded, for_model(self.loaded), of_examples)
+        about = {"protocol": how, "sample": text}
         if begin := self.loaded.stored.scored_from:
             about["protocol"] += f"; held-out text from character {begin + 1:,} on"
         return FinalValidation(totals.nats_per_token, seconds, totals, about)

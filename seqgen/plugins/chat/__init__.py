@@ -1,4 +1,4 @@
-"""Conversations with models that have a chat template, at the terminal or in a pipe."""
+"""Conversations with models that have a chat template, and fine-tuning on conversations."""
 
 from __future__ import annotations
 
@@ -9,4 +9,5 @@ PLUGIN = Plugin(
         "chat": Command("command:chat", "Write", work="tokens"),
     },
     chat_models=("chat_template:ChatModel",),
+    datasets=("dataset:ConversationDataset",),
 )

@@ -184,6 +184,58 @@ def _default_of(source: Any, name: str) -> str:
 
 
 @dataclass(frozen=True)
+class ConversationEncoder:
+    """Encodes conversations: only the template writes special tokens, messages never do.
+
+    Attributes:
+        template: writes the conversation as text.
+        tokenizer: makes ids of it.
+    """
+
+    template: ChatTemplate
+    tokenizer: Tokenizer
+
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Names of tokens that only the template may write: special ones, and those in it."""
+        named, source = self.tokenizer.named_tokens(), self.template.source
+        return frozenset(x for x, special in named.items() if special or x in source)
+
+    def encode(self, messages: Sequence[Message], prompts: bool = True) -> tuple[str, list[int]]:
+        """Return a conversation as text and as ids; see `ChatTemplate.render`.
+
+        Raises:
+            SeqgenError: the template refuses the messages, or they have the name of a special
+                token that cannot be kept as text.
+        """
+        text, tokenizer = self.template.render(messages, prompts), self.tokenizer
+        if not self.names:
+            return text, tokenizer.encode(text).tolist()
+        looks = re.compile("|".join(map(re.escape, sorted(self.names, key=len, reverse=True))))
+        if not any(looks.search(content) for content in _texts(messages)):
+            return text, tokenizer.encode_with_names(text).tolist()
+        held = "".join(_texts(messages))
+        free = [mark for mark in MARKS if mark not in held]
+        if len(free) < 2:
+            raise SeqgenError("a message has all characters that mark the names of special tokens")
+        begin, end = free[:2]
+        mark = functools.partial(looks.sub, rf"{begin}\g<0>{end}")
+        marked = self.template.render(_mapped(messages, mark), prompts)
+        if marked.replace(begin, "").replace(end, "") != text:
+            raise SeqgenError(
+                "a message has the name of a special token, and the chat template treats it in a "
+                "special way: leave it out"
+            )
+        parts = re.split(f"{begin}({looks.pattern}){end}|[{begin}{end}]", marked)
+        ids: list[int] = []
+        for number, part in enumerate(parts):
+            if part:  # None where only half of a name is left
+                as_text = number % 2 == 1
+                ids += _encode_part(tokenizer, part, as_text, first=number == 0)
+        return text, ids
+
+
+@dataclass(frozen=True)
 class ChatModel:
     """Model that answers conversations.
 
@@ -237,9 +289,14 @@ class ChatModel:
         Raises:
             SeqgenError: the template refuses them, or the model does not know a character.
         """
-        text = self.template.render(messages)
-        ids = self._ids(messages, text)
-        return Prompt(index, text, ids)
+        loaded = self.loaded
+        text, ids = self._encoder.encode(messages)
+        if not self._encoder.names:  # a template cannot write the start symbol
+            unknown = first_unknown(loaded, text)
+            if unknown is not None:
+                raise SeqgenError(f"the model does not know {unknown[0]!r}, which a message has")
+            ids = loaded.framing.opened(ids)
+        return Prompt(index, text, tuple(ids))
 
     def read_prompt(self, messages: Any) -> Prompt:
         """Check the messages of a request; return their text and tokens.
@@ -249,49 +306,16 @@ class ChatModel:
         """
         return self.prompt(0, read_messages(messages))
 
-    def _ids(self, messages: Sequence[Message], text: str) -> tuple[int, ...]:
-        loaded, names = self.loaded, self._names
-        tokenizer = loaded.tokenizer
-        if not names:  # a template cannot write the start symbol
-            unknown = first_unknown(loaded, text)
-            if unknown is not None:
-                raise SeqgenError(f"the model does not know {unknown[0]!r}, which a message has")
-            return loaded.framing.opened(loaded.ids(text))
-        looks = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
-        if not any(looks.search(content) for content in _texts(messages)):
-            return tuple(tokenizer.encode_with_names(text).tolist())
-        held = "".join(_texts(messages))
-        free = [mark for mark in MARKS if mark not in held]
-        if len(free) < 2:
-            raise SeqgenError("a message has all characters that mark the names of special tokens")
-        begin, end = free[:2]
-        mark = functools.partial(looks.sub, rf"{begin}\g<0>{end}")
-        marked = self.template.render(_mapped(messages, mark))
-        if marked.replace(begin, "").replace(end, "") != text:
-            raise SeqgenError(
-                "a message has the name of a special token, and the chat template treats it in a "
-                "special way: leave it out"
-            )
-        parts = re.split(f"{begin}({looks.pattern}){end}|[{begin}{end}]", marked)
-        ids: list[int] = []
-        for number, part in enumerate(parts):
-            if part:  # None where only half of a name is left
-                as_text = number % 2 == 1
-                ids += _encode_part(tokenizer, part, as_text, first=number == 0)
-        return tuple(ids)
-
     @functools.cached_property
-    def _names(self) -> frozenset[str]:
-        """Names of tokens that only the template may write: special ones, and those in it."""
-        named, source = self.loaded.tokenizer.named_tokens(), self.template.source
-        return frozenset(x for x, special in named.items() if special or x in source)
+    def _encoder(self) -> ConversationEncoder:
+        return ConversationEncoder(self.template, self.loaded.tokenizer)
 
     def _end_of_turn(self) -> tuple[int | None, tuple[str, ...]]:
         """Find the token, or else the text, that the template writes after an answer."""
         turns = [_turn("user", QUESTION), _turn("assistant", ANSWER), _turn("user", QUESTION)]
         try:
             after = self.template.render(turns[:2], prompts=False).partition(ANSWER)[2]
-            places = {after.find(name): name for name in self._names if name in after}
+            places = {after.find(name): name for name in self._encoder.names if name in after}
             if places:
                 name = places[min(places)]
                 return int(self.loaded.tokenizer.encode_with_names(name)[-1]), ()

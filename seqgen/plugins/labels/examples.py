@@ -272,7 +272,7 @@ class ExampleEncoder:
             targets.append(row)
         ends = np.cumsum([row.size for row in targets], dtype=np.int64)
         tokens = np.concatenate([np.zeros(0, np.int64), *targets]).astype(np.uint32)
-        return Corpus(tokens, ends, 0, sources.oov, sources, unscored=(none, none))
+        return Corpus(tokens, ends, 0, sources.oov, sources, counted=tokens < none)
 
     def numbers(self, example: Example, name: str) -> list[int]:
         """Return the class numbers of an example's labels.

@@ -84,11 +84,10 @@ def label_totals(model: LabelsOfFeatures, corpus: Corpus, most: int | None = Non
         corpus: of an `ExampleEncoder`.
         most: look only at so many examples from the beginning.
     """
-    none, _ = corpus.unscored
     labels, nats, correct = 0, 0.0, 0
     for number, log_probs in log_probs_of(model, corpus.sources, most):
-        targets = corpus.tokens[corpus.starts[number] : corpus.ends[number]]
-        places = np.flatnonzero(targets < none)
+        span = slice(corpus.starts[number], corpus.ends[number])
+        targets, places = corpus.tokens[span], np.flatnonzero(corpus.counted[span])
         at_labels, true = log_probs[places], targets[places].astype(np.int64)
         labels += places.size
         nats -= float(at_labels[np.arange(places.size), true].sum())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -83,7 +83,11 @@ class Prepared:
         val: the held-out part's ids, or None.
         val_facts: the held-out part's characters and bytes.
         config: how the text was read.
+        in_windows: whether rows are windows of the text; else they are whole documents, cut only
+            where they are longer than `seq_len`.
     """
+
+    in_windows: ClassVar[bool] = True
 
     text: Text
     facts: Survey
@@ -100,7 +104,7 @@ class Prepared:
         if self.val is None:
             return ScoreTotals()
         return ScoreTotals(
-            tokens=int(self.val.tokens.size),
+            tokens=self.val.scored,
             characters=self.val_facts.characters,
             bytes=self.val_facts.bytes,
             oov=self.val.oov,
@@ -132,6 +136,15 @@ class Prepared:
         mean = min(training.seq_len, self.train.tokens.size / self.train.ends.size)
         rows = round(training.batch_size * training.seq_len / mean)
         return _limited(rows, self.train, training.batch_size)
+
+    @property
+    def longest_row(self) -> int:
+        """Number of tokens of the longest document."""
+        return int((self.train.ends - self.train.first_targets).max())
+
+    def left_out_notice(self, training: TrainingConfig, carries_state: bool) -> str | None:
+        """Say what rows of `seq_len` tokens leave out of documents; None if nothing."""
+        return None
 
     @property
     def read_tokens(self) -> int:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from seqgen import store
+from seqgen import hooks, store
 from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
 from seqgen.files import make_listed_folder, replacing, write_json
 from seqgen.settings import DataConfig, Documents, require
@@ -155,6 +155,20 @@ class TextDataset(Dataset):
         return document_ending(self.config.documents)
 
     @classmethod
+    def open(
+        cls,
+        files: DataFiles,
+        config: DataConfig,
+        known: Tokenizers | None = None,
+        flags: Collection[str] = (),
+    ) -> Dataset:
+        for kind in hooks.datasets():
+            if kind.suits(files, config, known):
+                return kind(files, config, known, flags)
+        require(config.loss_on is None, "loss_on needs a plugin that reads conversations: chat")
+        return super().open(files, config, known, flags)
+
+    @classmethod
     def kind_of(cls, files: DataFiles) -> type[Dataset]:
         if any(map(is_token_file, files.paths)):
             together = all(map(is_token_file, files.paths))
@@ -255,6 +269,8 @@ class TokenDataset(Dataset):
         for name in sorted(settled & set(self.flags)):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"{flag} is fixed by the token file {self.file.path}")
+        known = f"{self.file.path} has held-out examples; train on their own files"
+        require(not self.file.is_examples, known)
         documents = self.file.documents
         if "documents" in self.flags and self.config.documents != documents:
             raise UsageError(f"{self.file.path} was written with --documents {documents}")

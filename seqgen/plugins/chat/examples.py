@@ -1,0 +1,236 @@
+"""Examples to learn from, in files: conversations, or prompts with completions."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqgen.errors import SeqgenError
+from seqgen.limits import read_whole
+from seqgen.plugins.chat.chat_template import Message
+from seqgen.plugins.chat.conversation import turn
+from seqgen.text.file_kinds import JSON_LINES, PARQUET, ending_of_name
+from seqgen.text.pairs import split_at_tab
+from seqgen.text.reading import BOM, Survey, Text, decode_file, read_head
+from seqgen.text.records import has_surrogates, json_records, parquet_records
+from seqgen.wording import first_names, plural
+
+# The keys of a record whose value is a conversation, and those of a prompt and its completion. The
+# first that a record has are taken.
+CONVERSATIONS = ("messages", "conversations")
+PAIRS = (
+    ("prompt", "completion"),
+    ("prompt", "response"),
+    ("instruction", "output"),
+    ("question", "answer"),
+)
+# With an instruction, what it is about.
+INPUT = "input"
+KEYS = {*CONVERSATIONS, *itertools.chain.from_iterable(PAIRS), INPUT}
+# The keys of a message, and the names of roles, that some data sets have instead.
+OTHER_KEYS = {"role": "from", "content": "value"}
+OTHER_ROLES = {"human": "user", "gpt": "assistant"}
+ANSWERING = "assistant"
+# Records that a notice names.
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class ChatExample:
+    """A conversation to learn from.
+
+    Attributes:
+        messages: its turns.
+        learned: the number of the first message that may be an answer to learn.
+        plain: it is a prompt and a completion, which need no chat template.
+        place: where it is, for errors.
+    """
+
+    messages: Sequence[Message]
+    learned: int = 0
+    plain: bool = False
+    place: str = ""
+
+    @property
+    def answers(self) -> list[int]:
+        """Numbers of the messages that are answers to learn."""
+        each = enumerate(self.messages[self.learned :], self.learned)
+        return [number for number, message in each if message["role"] == ANSWERING]
+
+
+def keys_of(record: Any) -> tuple[str, ...]:
+    """Choose the keys of a record that make an example; empty for other records."""
+    if not isinstance(record, Mapping):
+        return ()
+    conversation = next((key for key in CONVERSATIONS if isinstance(record.get(key), list)), None)
+    if conversation is not None:
+        return (conversation,)
+    pairs = (pair for pair in PAIRS if all(isinstance(record.get(x), str | list) for x in pair))
+    return next(pairs, ())
+
+
+def example_of(record: Any, keys: tuple[str, ...]) -> ChatExample | None:
+    """Make an example of the values of a record at some keys; None if they are no example."""
+    values = [record.get(key) if isinstance(record, Mapping) else None for key in keys]
+    if len(values) == 2 and all(isinstance(value, str) for value in values):
+        prompt, completion = values
+        about = record.get(INPUT) if keys[0] == "instruction" else None
+        if isinstance(about, str) and about:
+            prompt = f"{prompt}\n\n{about}"
+        messages = [turn("user", prompt), turn(ANSWERING, completion)]
+        sound = not has_surrogates(prompt + completion)
+        return ChatExample(messages, learned=1, plain=True) if sound else None
+    parts = [_messages(value) for value in values]
+    if not parts or None in parts:
+        return None
+    learned = len(parts[0]) if len(parts) == 2 else 0
+    example = ChatExample(list(itertools.chain.from_iterable(parts)), learned)
+    return example if example.answers else None
+
+
+def _messages(value: Any) -> list[dict[str, str]] | None:
+    """Read a list of messages, each with a role and a text; None for anything else."""
+    messages = []
+    for one in value if isinstance(value, list) else [None]:
+        if not isinstance(one, Mapping):
+            return None
+        role, content = (
+            one.get(key) if one.get(key) is not None else one.get(other)
+            for key, other in OTHER_KEYS.items()
+        )
+        texts = isinstance(role, str) and isinstance(content, str)
+        if not texts or has_surrogates(content):
+            return None
+        messages.append(turn(OTHER_ROLES.get(role, role), content))
+    return messages
+
+
+def records_in(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number, from 1, and the value of each record of a file, known by its first bytes.
+
+    Raises:
+        SeqgenError: the file cannot be read, or is damaged.
+    """
+    head = read_head(path)
+    if head.startswith(b"PAR1"):
+        yield from parquet_records(path, str(path), KEYS, [])
+        return
+    begins = head.removeprefix(BOM.encode()).lstrip()[:1]
+    if begins == b"{":
+        yield from json_records(decode_file(path), str(path))
+    elif begins == b"[":
+        yield from enumerate(_whole_list(path), start=1)
+    else:
+        pairs = split_at_tab(Text((path,)), str(path), "prompt<TAB>completion")
+        for number, pair in enumerate(pairs, start=1):
+            yield number, dict(zip(PAIRS[0], pair, strict=True))
+
+
+def _whole_list(path: Path) -> list[Any]:
+    """Read a file that is one list in JSON."""
+    try:
+        return json.loads(read_whole(decode_file(path), str(path)))
+    except (ValueError, RecursionError) as error:
+        raise SeqgenError(f"{path} is damaged JSON: {error}") from None
+
+
+def keys_in(path: Path) -> tuple[str, ...]:
+    """Choose the keys that make examples of a file's records, by the first one that has any."""
+    first = itertools.islice(records_in(path), 100)
+    return next(filter(None, (keys_of(record) for _, record in first)), ())
+
+
+def holds_examples(path: Path) -> bool:
+    """Check whether a file of records has examples."""
+    if ending_of_name(path) not in {*JSON_LINES, PARQUET}:
+        return False
+    try:
+        return bool(keys_in(path))
+    except SeqgenError:  # an error where it is read
+        return False
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The examples in some files, read one by one, as often as needed.
+
+    Attributes:
+        paths: of the files.
+        keep: which of the examples are taken, a bool for each; None for all.
+    """
+
+    paths: tuple[Path, ...]
+    keep: np.ndarray | None = None
+
+    def __iter__(self) -> Iterator[ChatExample]:
+        found = filter(None, (example for _, example in self._records()))
+        return found if self.keep is None else itertools.compress(found, self.keep)
+
+    def _records(self) -> Iterator[tuple[str, ChatExample | None]]:
+        """Yield the place of each record, and its example if it has one."""
+        for path in self.paths:
+            keys = self.keys[path]
+            for number, record in records_in(path):
+                place = f"{path}, record {number}"
+                example = example_of(record, keys)
+                yield place, example and replace(example, place=place)
+
+    @cached_property
+    def keys(self) -> dict[Path, tuple[str, ...]]:
+        """The keys that make examples, by file.
+
+        Raises:
+            SeqgenError: a file has no examples.
+        """
+        keys = {path: keys_in(path) for path in self.paths}
+        for path, found in keys.items():
+            if not found:
+                raise SeqgenError(
+                    f"{path} has no conversations: each record needs a list `messages` of objects "
+                    "with `role` and `content`, or a `prompt` and a `completion`"
+                )
+        return keys
+
+    def some(self, keep: np.ndarray) -> Examples:
+        """Select examples by a mask, a bool for each."""
+        return replace(self, keep=keep)
+
+    @cached_property
+    def surveyed(self) -> tuple[Survey, str | None]:
+        """Size and hash of all messages, as lines of JSON, and a notice of what is left out.
+
+        Raises:
+            SeqgenError: there is no example.
+        """
+        digest, texts, sizes, left_out = hashlib.sha256(), 0, 0, []
+        count = 0
+        for place, example in self._records():
+            if example is None:
+                left_out.append(place)
+                continue
+            count += 1
+            content = "".join(message["content"] for message in example.messages)
+            texts, sizes = texts + len(content), sizes + len(content.encode())
+            facts = [example.learned, list(example.messages)]
+            digest.update(f"{json.dumps(facts, sort_keys=True)}\n".encode())
+        if not count:
+            keys = ", ".join(dict.fromkeys(itertools.chain.from_iterable(self.keys.values())))
+            raise SeqgenError(f"{self.name} has no example with an answer ({keys})")
+        notice = None
+        if left_out:
+            places = first_names(left_out, NAMED)
+            notice = f"{plural(len(left_out), 'record')} left out, without an answer: {places}"
+        return Survey(texts, sizes, count, digest.hexdigest()), notice
+
+    @property
+    def name(self) -> str:
+        """What messages call the examples."""
+        return ", ".join(map(str, self.paths))
