@@ -72,9 +72,10 @@ def sample(
     sources instead of prompts, and writes their targets.
 
     Filters apply in this order: tokens that are never written, --ban, --min-tokens,
-    --force{constraints}{filters}, repetition, presence and frequency penalties, --no-repeat-ngram,
-    --temperature, --top-k, --top-p, --min-p, --typical. Then a token is drawn. A filter that would
-    remove every token keeps the most probable one{endings}.
+    --force{constraints}{filters}, repetition, presence and frequency penalties,
+    --no-repeat-ngram{before_temperature}, --temperature, --top-k, --top-p, --min-p,
+    --typical{last}. Then a token is drawn. A filter that would remove every token keeps the most
+    probable one{endings}.
     """
     if instead.interactive and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")

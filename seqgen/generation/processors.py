@@ -2,10 +2,11 @@
 
 They apply in a fixed order: tokens that are never written (`Forbid`), banned sequences, the minimum
 length, forced tokens, the constraint and the filters of plugins (`settings.filters`), the three
-penalties, no repeated n-gram, temperature, top-k, top-p, min-p, locally typical. Each takes and
-returns normalised log-probabilities (B, V), so each works on the output of the previous one. No
-filter removes every token: the most probable one always stays. Only those that plugins add, such as
-the constraint of a pattern (`constraint.TextConstraint`), may end a text instead.
+penalties, no repeated n-gram, temperature, top-k, top-p, min-p, locally typical. Plugins may add
+filters before temperature and at the end. Each takes and returns normalised log-probabilities
+(B, V), so each works on the output of the previous one. No filter removes every token: the most
+probable one always stays. Only those that plugins add, such as the constraint of a pattern
+(`constraint.TextConstraint`), may end a text instead.
 
 They work on NumPy arrays, whatever device the model is on. That gives the same numbers everywhere,
 and for small vocabularies a call costs a fraction of torch's.
@@ -40,12 +41,15 @@ class History(list):
 
     Attributes:
         prompt: how many of them belong to the prompt; in a plain sequence of ids, none.
+        place: the numbers of its prompt and sample, which random draws depend on.
         kept: what filters know of the tokens so far, so that a row that grows is read once.
     """
 
-    def __init__(self, tokens: Sequence[int] = (), prompt: int = 0) -> None:
+    def __init__(
+        self, tokens: Sequence[int] = (), prompt: int = 0, place: tuple[int, int] = (0, 0)
+    ) -> None:
         super().__init__(tokens)
-        self.prompt = prompt
+        self.prompt, self.place = prompt, place
         self.kept: dict[object, Any] = {}
 
 

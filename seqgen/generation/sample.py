@@ -48,19 +48,29 @@ if TYPE_CHECKING:
 QUICK_ROWS = 256
 
 
-def filters(options: SampleOptions) -> list[Processor]:
-    """Make the sampling filters that the options request, in order of application."""
+def filters(
+    options: SampleOptions, before_temperature: Iterable[Processor], last: Iterable[Processor]
+) -> list[Processor]:
+    """Make the sampling filters that the options request, in order of application.
+
+    Args:
+        options: what is requested of seqgen's own filters.
+        before_temperature: filters of plugins that apply there.
+        last: filters of plugins that apply after all others.
+    """
     presence, frequency = options.presence_penalty, options.frequency_penalty
     ngram, penalty = options.no_repeat_ngram, options.repetition_penalty
     processors: list[Processor | None] = [
         RepetitionPenalty(penalty) if penalty != 1 else None,
         PresenceAndFrequency(presence, frequency) if presence or frequency else None,
         NoRepeatNgram(ngram) if ngram is not None else None,
+        *before_temperature,
         Temperature(options.temperature) if options.temperature != 1 else None,
         TopK(options.top_k) if options.top_k is not None else None,
         TopP(options.top_p) if options.top_p != 1 else None,
         MinP(options.min_p) if options.min_p != 0 else None,
         Typical(options.typical) if options.typical != 1 else None,
+        *last,
     ]
     return [processor for processor in processors if processor is not None]
 
@@ -112,7 +122,15 @@ class Writer(Generator):
         if options.ban:
             known = [t for t in options.ban if self.loaded.tokenizer.first_unknown(t) is None]
             processors.append(Ban(tuple(map(self.loaded.ids, known))))
-        return [*processors, *self.formed, *self.added_filters, *filters(options)]
+        return [*processors, *self.formed, *self.added_filters, *self.samplers]
+
+    @cached_property_without_lock
+    def samplers(self) -> list[Processor]:
+        """Filters from the penalties on, which apply after those that restrict the text."""
+        added = self.options.added_filters
+        early = (made for each in added for made in each.filters_before_temperature(self))
+        last = (made for each in added for made in each.last_filters(self))
+        return filters(self.options, early, last)
 
     @property
     def batch_size(self) -> int:

@@ -105,7 +105,7 @@ class BatchText:
 
     def __init__(self, row: Row, continuation: Continuation, manner: SamplingPolicy) -> None:
         self.row, self.continuation, self.manner = row, continuation, manner
-        self.history = History(row.tokens, len(row.tokens))
+        self.history = History(row.tokens, len(row.tokens), (row.prompt, row.sample))
         self.dropped = False
         self.error: Exception | None = None
 
@@ -304,7 +304,7 @@ def _rows_of(logits: np.ndarray | None, places: Sequence[int]) -> np.ndarray | N
 
 def _identities(texts: Sequence[BatchText]) -> list[tuple[int, int]]:
     """List (prompt, sample) of each text, which the random draw depends on."""
-    return [(text.row.prompt, text.row.sample) for text in texts]
+    return [text.history.place for text in texts]
 
 
 def _draws_of(texts: Sequence[BatchText]) -> tuple[Choose, int | np.ndarray]:

@@ -31,10 +31,14 @@ class FilterOptions(Options):
     Attributes:
         constraint_flag: what help calls the constraint in the order of filters; "" for none.
         filter_flag: the same of the filters that apply after constraints.
+        flags_before_temperature: the same of `filters_before_temperature`.
+        last_flags: the same of `last_filters`.
     """
 
     constraint_flag: ClassVar[str] = ""
     filter_flag: ClassVar[str] = ""
+    flags_before_temperature: ClassVar[tuple[str, ...]] = ()
+    last_flags: ClassVar[tuple[str, ...]] = ()
 
     @property
     def form(self) -> str | None:
@@ -52,6 +56,11 @@ class FilterOptions(Options):
         """
         return 1
 
+    @property
+    def draws(self) -> bool:
+        """Whether the filters draw random numbers, which depend on the seed."""
+        return False
+
     def constraint(self, generator: Any) -> Any:
         """Make the `generation.constraint.TextConstraint` that every text must satisfy, or None.
 
@@ -68,6 +77,20 @@ class FilterOptions(Options):
 
         Raises:
             SeqgenError: they cannot be made for this model.
+        """
+        return ()
+
+    def filters_before_temperature(self, generator: Any) -> Sequence[Any]:
+        """Make sampling filters that apply after the penalties; only for `sample`.
+
+        They leave every row a token.
+        """
+        return ()
+
+    def last_filters(self, generator: Any) -> Sequence[Any]:
+        """Make sampling filters that apply after all others; only for `sample`.
+
+        They leave every row a token.
         """
         return ()
 

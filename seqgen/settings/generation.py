@@ -272,8 +272,9 @@ class SampleOptions(WritingOptions, panel=Panel.FILTERS):
 
     @property
     def draws(self) -> bool:
-        """Whether tokens are drawn at random: neither greedily nor at temperature 0."""
-        return not self.greedy and self.temperature > 0
+        """Whether the text depends on the seed: not if tokens are chosen greedily."""
+        chosen = self.greedy or self.temperature == 0
+        return not chosen or any(filters.draws for filters in self.added_filters)
 
 
 class BeamOptions(WritingOptions, panel=Panel.SEARCH):

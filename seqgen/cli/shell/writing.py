@@ -44,18 +44,21 @@ class Echo(Options, panel=Panel.OUTPUT):
 def lists_filters(options: type[WritingOptions]) -> Callable[[C], C]:
     """Decorate a command: fill the flags of plugins' filters into its docstring.
 
-    They take the place of `{constraints}`, `{filters}` and `{endings}` (those that may end texts).
+    They take the place of `{constraints}`, `{filters}`, `{before_temperature}`, `{last}` and
+    `{endings}` (those that may end texts).
     """
     added = [kind for kind in options.types()["added"].types().values() if is_group(kind)]
-    constraints = [kind.constraint_flag for kind in added if kind.constraint_flag]
-    filters = [kind.filter_flag for kind in added if kind.filter_flag]
-    endings = [*constraints, *filters]
-    end = "end" if len(endings) > 1 else "ends"
-    names = {
-        "constraints": "".join(f", {flag}" for flag in constraints),
-        "filters": "".join(f", {flag}" for flag in filters),
-        "endings": f"; only {' and '.join(endings)} {end} the text instead" if endings else "",
+    places = {
+        "constraints": [kind.constraint_flag for kind in added if kind.constraint_flag],
+        "filters": [kind.filter_flag for kind in added if kind.filter_flag],
+        "before_temperature": [flag for kind in added for flag in kind.flags_before_temperature],
+        "last": [flag for kind in added for flag in kind.last_flags],
     }
+    names = {place: "".join(f", {flag}" for flag in flags) for place, flags in places.items()}
+    endings = [*places["constraints"], *places["filters"]]
+    end = "end" if len(endings) > 1 else "ends"
+    only = f"; only {' and '.join(endings)} {end} the text instead"
+    names["endings"] = only if endings else ""
 
     def listed(command: C) -> C:
         command.__doc__ = (command.__doc__ or "").format(**names)

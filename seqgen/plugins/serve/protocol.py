@@ -17,7 +17,7 @@ from seqgen.generation.backward import decoder_of
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import Processor
 from seqgen.generation.prompts import Prompt, batches
-from seqgen.generation.sample import Writer, filters
+from seqgen.generation.sample import Writer
 from seqgen.generation.text_batch import Row
 from seqgen.models.distributions import normalise
 from seqgen.plugins.serve.engine import TIME, TokenLogprob
@@ -31,7 +31,10 @@ FILTERS = {
     **dict.fromkeys(("temperature", "top_p", "min_p", "typical"), float),
     **dict.fromkeys(("presence_penalty", "frequency_penalty", "repetition_penalty"), float),
     **dict.fromkeys(("max_tokens", "min_tokens", "top_k", "no_repeat_ngram"), int),
-    **{"stop": tuple, "ban": tuple, "force": str, "greedy": bool, "pattern": str},
+    **dict.fromkeys(("dry_multiplier", "dry_base", "top_n_sigma"), float),
+    **dict.fromkeys(("xtc_probability", "xtc_threshold"), float),
+    **dict.fromkeys(("stop", "ban", "dry_sequence_breaker"), tuple),
+    **{"force": str, "greedy": bool, "pattern": str, "dry_allowed_length": int},
 }
 # Some of these, and what a `response_format` sets, are there if a plugin adds them.
 KNOWN = frozenset(name for name, *_ in SampleOptions.flags())
@@ -250,8 +253,8 @@ def read_options(fields: dict[str, Any], limits: ServeOptions) -> SampleOptions:
     options = SampleOptions.of(seed=seed, **given)
     if len(options.stop) > MOST_STOPS:
         raise Refused(f"stop may have {MOST_STOPS} strings", param="stop")
-    for name, texts in (("stop", options.stop), ("ban", options.ban)):
-        if sum(map(len, texts)) > MOST_CHARACTERS:
+    for name in ("stop", "ban", "dry_sequence_breaker"):
+        if sum(map(len, given.get(name, ()))) > MOST_CHARACTERS:
             why = f"{name} may have {MOST_CHARACTERS:,} characters in all"
             raise Refused(why, param=name)
     return options
@@ -329,7 +332,7 @@ def read_query(
     Raises:
         SeqgenError: a field has no meaning.
     """
-    loaded, options = writer.loaded, writer.options
+    loaded = writer.loaded
     choices = within("n", fields.get("n", 1), 1, MOST_CHOICES)
     candidates = within("best_of", fields.get("best_of", choices), choices, MOST_CHOICES)
     flags = {name: typed(name, fields.get(name, False), bool) for name in ("echo", "stream")}
@@ -347,7 +350,7 @@ def read_query(
     extra = fields.get("stream_options", {})
     if not (isinstance(extra, dict) and extra.keys() <= {"include_usage"}):
         raise Refused("stream_options may have include_usage alone", param="stream_options")
-    processors = with_bias(writer.processors, fields.get("logit_bias", {}), loaded, options)
+    processors = with_bias(writer, fields.get("logit_bias", {}))
     usage = typed("include_usage", extra.get("include_usage") or False, bool)
     return Query(
         loaded=loaded,
@@ -447,15 +450,13 @@ class LogitBias:
         return normalise(biased)
 
 
-def with_bias(
-    processors: Sequence[Processor], bias: Any, loaded: LoadedModel, options: SampleOptions
-) -> Sequence[Processor]:
-    """Add the filter for `logit_bias` before penalties and temperature.
+def with_bias(writer: Writer, bias: Any) -> Sequence[Processor]:
+    """Add the filter for `logit_bias` to a writer's filters, before penalties and temperature.
 
     Raises:
         Refused: it is no such table.
     """
-    size = loaded.tokenizer.vocab_size
+    processors, size = writer.processors, writer.loaded.tokenizer.vocab_size
     if not isinstance(bias, dict) or len(bias) > MOST_BIASED:
         why = f"logit_bias must map up to {MOST_BIASED:,} ids to numbers"
         raise Refused(why, param="logit_bias")
@@ -469,7 +470,7 @@ def with_bias(
         nats[int(key)] = number
     if not nats:
         return processors
-    last = len(processors) - len(filters(options))
+    last = len(processors) - len(writer.samplers)
     added = LogitBias(tuple(nats), tuple(nats.values()))
     return [*processors[:last], added, *processors[last:]]
 

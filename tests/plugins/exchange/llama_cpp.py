@@ -1,7 +1,8 @@
 """Ask llama.cpp itself: `python llama_cpp.py FILE.gguf PORT < QUESTIONS`.
 
 Each line of standard input is `["tokenize", text]`, `["greedy", text, tokens]` or `["next", text
-or ids, count]`. Ids, a text, or the likeliest next ids with their log-probabilities are the answer.
+or ids, count]`, `["filtered", ids, options]`. Ids, a text, the likeliest next ids with their
+log-probabilities, or all next ids with their probabilities after its filters are the answer.
 In a process of its own, because its threads do not end.
 """
 
@@ -61,6 +62,11 @@ def main() -> None:
             found = post("/completion", prompt=text, n_predict=1, n_probs=tokens[0])
             likely = found["completion_probabilities"][0]["top_logprobs"]
             answer = [[x["id"], x["logprob"]] for x in likely]
+        elif verb == "filtered":
+            how = {"n_predict": 1, "n_probs": 1000, "post_sampling_probs": True}
+            found = post("/completion", prompt=text, **how, **tokens[0])
+            likely = found["completion_probabilities"][0]["top_probs"]
+            answer = [[x["id"], x["prob"]] for x in likely]
         else:
             how = {"n_predict": tokens[0], "temperature": 0, "cache_prompt": False}
             answer = post("/completion", prompt=text, **how)["content"]

@@ -210,6 +210,12 @@ def test_settings_are_those_of_sample(client):
     if has_plugin("patterns"):
         (text,) = texts(complete(client, "n-gram", pattern="(a|b)+c?", max_tokens=6, seed=1))
         assert text and set(text) <= set("abc")
+    if has_plugin("samplers"):
+        some = {"dry_multiplier": 1.5, "dry_allowed_length": 1, "dry_sequence_breaker": ["a"]}
+        some |= {"xtc_probability": 0.6, "xtc_threshold": 0.05, "top_n_sigma": 2, "max_tokens": 30}
+        answer = complete(client, "n-gram", prompt=["", "t"], seed=2, **some)
+        some |= {"dry_sequence_breaker": ("a",)}
+        assert texts(answer) == alone("n-gram", ["", "t"], seed=2, **some)
     greedy = complete(client, "n-gram", temperature=0, max_tokens=9)
     assert texts(greedy) == alone("n-gram", [""], greedy=True, max_tokens=9, seed=0)
 

@@ -1,0 +1,7 @@
+"""Sampling filters that people know from llama.cpp: DRY, XTC and top-n-sigma."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin(options={"sample": "options:Samplers"})
