@@ -107,6 +107,8 @@ class Writer(Generator):
 
     def __post_init__(self) -> None:
         check_sources(self.options.of_source, self.loaded)
+        for filters in self.options.added_filters:
+            object.__setattr__(self, "loaded", filters.prepare(self.loaded))
 
     @cached_property_without_lock
     def ends(self) -> Mapping[int, str]:

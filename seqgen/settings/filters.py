@@ -61,6 +61,14 @@ class FilterOptions(Options):
         """Whether the filters draw random numbers, which depend on the seed."""
         return False
 
+    def prepare(self, loaded: Any) -> Any:
+        """Return the `LoadedModel` with the framing that prompts have; only for `sample`.
+
+        Raises:
+            SeqgenError: the model cannot read such prompts.
+        """
+        return loaded
+
     def constraint(self, generator: Any) -> Any:
         """Make the `generation.constraint.TextConstraint` that every text must satisfy, or None.
 

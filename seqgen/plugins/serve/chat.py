@@ -36,7 +36,7 @@ ABOUT_TOOLS = ("tool_choice", "function_call", "parallel_tool_calls")
 # Both limit the length of an answer; the first is OpenAI's newer name.
 LENGTHS = ("max_completion_tokens", "max_tokens")
 FIELDS = (
-    *FILTERS,
+    *(name for name in FILTERS if name != "suffix"),
     *("model", "messages", "n", "seed", "logit_bias", "logprobs", "top_logprobs", "stream"),
     *("stream_options", "user", "response_format", LENGTHS[0], *TOOLS, *ABOUT_TOOLS),
 )

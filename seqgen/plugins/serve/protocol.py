@@ -34,7 +34,8 @@ FILTERS = {
     **dict.fromkeys(("dry_multiplier", "dry_base", "top_n_sigma"), float),
     **dict.fromkeys(("xtc_probability", "xtc_threshold"), float),
     **dict.fromkeys(("stop", "ban", "dry_sequence_breaker"), tuple),
-    **{"force": str, "greedy": bool, "pattern": str, "dry_allowed_length": int},
+    **dict.fromkeys(("force", "pattern", "suffix"), str),
+    **{"greedy": bool, "dry_allowed_length": int},
 }
 # Some of these, and what a `response_format` sets, are there if a plugin adds them.
 KNOWN = frozenset(name for name, *_ in SampleOptions.flags())
@@ -307,10 +308,14 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     loaded = read_label(fields, loaded)
     loaded.conditioning.require_chosen()
     loaded.conditioning.check(None)
-    if "suffix" in fields:
-        raise Refused("suffix is not supported", param="suffix")
-    prompts, added = read_prompts(fields.get("prompt", ""), loaded, limits)
-    return read_query(fields, Writer(loaded, options), prompts, added, CompletionForm())
+    infills = bool(fields.get("suffix"))
+    if infills and (fields.get("echo") or "suffix" not in KNOWN):
+        why = "give suffix or echo, not both" if "suffix" in KNOWN else "suffix is not supported"
+        raise Refused(why, param="suffix")
+    writer = Writer(loaded, options)
+    prompts, added = read_prompts(fields.get("prompt", ""), writer.loaded, limits)
+    added = [0] * len(added) if infills else added  # the suffix counts as part of the prompt
+    return read_query(fields, writer, prompts, added, CompletionForm())
 
 
 def read_query(
