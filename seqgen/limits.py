@@ -34,6 +34,16 @@ def seconds_at_most(seconds: float) -> Iterator[None]:
         _gives_up.reset(before)
 
 
+@contextlib.contextmanager
+def untimed() -> Iterator[None]:
+    """Leave work out of the time limit that depends on the model alone, and is done once."""
+    begin = time.thread_time()
+    try:
+        yield
+    finally:
+        _gives_up.set(_gives_up.get() + time.thread_time() - begin)
+
+
 def require_time() -> None:
     """Raise a `UsageError` if the time limit of `seconds_at_most` has passed."""
     limit = _gives_up.get()

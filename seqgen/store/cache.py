@@ -35,7 +35,7 @@ from seqgen.files import (
 )
 from seqgen.store.layout import home
 
-# Large texts that have been encoded; indexed texts, each with its suffix array; texts that came
+# Large texts that have been encoded; indexes, such as suffix arrays of texts; texts that came
 # by standard input, named by their hash; and what was measured on this machine.
 KINDS = ("tokens", "index", "text", "machine")
 # The name of a text while it is being received.

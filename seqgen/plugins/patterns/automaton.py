@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -38,34 +40,58 @@ MOST_PLACES, MOST_DEPTH = 10_000, 1_000
 Thread = tuple[int, int, int]
 
 
+@dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Trie of the bytes of all tokens, traversed one level at a time.
 
-    Args:
-        spelled: the bytes of each token; None or empty for one that is never part of a text.
+    Attributes:
+        parents: (N,) the parent of each node, a level at a time; the root is its own.
+        last_bytes: (N,) the byte that leads from the parent to the node.
+        begins: (L + 1,) where each level begins, and where the last one ends.
+        node_of: (V,) the node of each token; 0 for one that is never part of a text.
         backward: tokens come from the end of a text to its beginning.
     """
 
-    def __init__(self, spelled: Sequence[bytes | None], backward: bool = False) -> None:
-        self.backward = backward
+    parents: np.ndarray
+    last_bytes: np.ndarray
+    begins: np.ndarray
+    node_of: np.ndarray
+    backward: bool = False
+
+    @classmethod
+    def of(cls, spelled: Sequence[bytes | None], backward: bool = False) -> Vocabulary:
+        """Build the trie of some tokens.
+
+        Args:
+            spelled: the bytes of each token; None or empty for one that is never part of a text.
+            backward: tokens come from the end of a text to its beginning.
+        """
         nodes: dict[bytes, int] = {b"": 0}
         tokens = [(text or b"")[::-1] if backward else text or b"" for text in spelled]
         by_length: dict[int, set[bytes]] = {}
         for text in set(tokens):
             for end in range(1, len(text) + 1):
                 by_length.setdefault(end, set()).add(text[:end])
-        parents, last_bytes, levels = [0], [0], [1]
+        parents, last_bytes, begins = [0], [0], [1]
         for length in sorted(by_length):
             for prefix in sorted(by_length[length]):
                 parents.append(nodes[prefix[:-1]])
                 last_bytes.append(prefix[-1])
                 nodes[prefix] = len(nodes)
-            levels.append(len(nodes))
-        self.parents = np.array(parents)  # (N,), of each node of the trie, a level at a time
-        self.last_bytes = np.array(last_bytes)  # (N,)
-        self.levels = list(pairwise(levels))
-        self.node_of = np.array([nodes[text] for text in tokens])  # (V,)
-        self.spells = self.node_of > 0  # (V,)
+            begins.append(len(nodes))
+        node_of = np.array([nodes[text] for text in tokens], np.int32)
+        bytes_of = np.array(last_bytes, np.uint8)
+        return cls(np.array(parents, np.int32), bytes_of, np.array(begins), node_of, backward)
+
+    @cached_property
+    def levels(self) -> list[tuple[int, int]]:
+        """The nodes of each level but the root's, as ranges."""
+        return list(pairwise(self.begins.tolist()))
+
+    @cached_property
+    def spells(self) -> np.ndarray:
+        """Mask of the tokens (V,) that may be part of a text."""
+        return self.node_of > 0
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.processors import normalise
-from seqgen.generation.token_bytes import bytes_within_and_first, end_and_dead_end
+from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.plugins.patterns.automaton import NEVER, Automaton, Vocabulary
 from seqgen.plugins.patterns.constraint import Constraint
@@ -20,6 +20,7 @@ from seqgen.plugins.patterns.grammar import add_grammar
 from seqgen.plugins.patterns.json_schema import add_schema
 from seqgen.plugins.patterns.network import CharacterNetwork
 from seqgen.plugins.patterns.regex import add_pattern
+from seqgen.plugins.patterns.vocabularies import vocabularies
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.tokenizers import Tokenizer
@@ -194,21 +195,6 @@ def automaton_of(
     return Automaton(network, *vocabularies(tokenizer, excluded, backward))
 
 
-@functools.lru_cache(maxsize=4)
-def vocabularies(
-    tokenizer: Tokenizer, excluded: frozenset[int], backward: bool
-) -> tuple[Vocabulary, Vocabulary | None]:
-    """Build the vocabularies of token bytes: within a line, and at its start if these differ."""
-    within, first = bytes_within_and_first(tokenizer, excluded, backward)
-    every = range(tokenizer.vocab_size)
-    differs = within != first
-    if differs:  # a line that begins within a text would need a third table
-        within.pop(tokenizer.newline_id, None)
-        first.pop(tokenizer.newline_id, None)
-    of_all = Vocabulary([within.get(i) for i in every], backward)
-    return of_all, Vocabulary([first.get(i) for i in every], backward) if differs else None
-
-
 def matching(words: Sequence[str], pattern: str | None) -> np.ndarray:
     """Mark the words that match a whole pattern, (W,) of bool; all of them without a pattern.
 
@@ -220,7 +206,7 @@ def matching(words: Sequence[str], pattern: str | None) -> np.ndarray:
     try:
         network = CharacterNetwork()
         network.finish(add_pattern(network, network.start, pattern))
-        automaton = Automaton(network, Vocabulary([word.encode() for word in words]))
+        automaton = Automaton(network, Vocabulary.of([word.encode() for word in words]))
         after = automaton.after(automaton.start)
         matched = np.array([automaton.accepts(state) for state in after.tolist()])
         require(bool(matched.any()), "no token of the model matches it")

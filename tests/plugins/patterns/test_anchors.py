@@ -16,7 +16,7 @@ from seqgen.plugins.patterns.grammar import add_grammar
 from seqgen.plugins.patterns.json_schema import add_schema
 from seqgen.plugins.patterns.regex import add_pattern
 
-WITH_END = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+WITH_END = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
 TABLE = [
     r"^cat$|dog",
     r"(^[a-z]$)",
@@ -78,7 +78,7 @@ def test_random_anchors_hold_where_those_of_re_do(count):
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_anchors_of_texts_that_are_written_backward(backward):
-    vocabulary = Vocabulary([bytes([byte]) for byte in range(256)], backward)
+    vocabulary = Vocabulary.of([bytes([byte]) for byte in range(256)], backward)
     for pattern in TABLE:
         automaton = automaton_of(add_pattern, pattern, vocabulary)
         for text in texts_over("abxy\n", 3):

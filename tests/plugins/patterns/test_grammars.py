@@ -25,7 +25,7 @@ jsonschema = pytest.importorskip("jsonschema")
 
 TERMINALS = "start: A0" + "".join(f"\nA{n}: A{n + 1} A{n + 1}" for n in range(40)) + '\nA40: "a"'
 
-BYTES = Vocabulary([bytes([byte]) for byte in range(256)])
+BYTES = Vocabulary.of([bytes([byte]) for byte in range(256)])
 SUM = """
 start: sum
 sum: product | sum "+" product
@@ -98,7 +98,7 @@ def test_texts_are_completed_within_the_length(add_and_text):
         b'"a',
         None,
     ]
-    automaton = automaton_of(add, text, Vocabulary(pieces))
+    automaton = automaton_of(add, text, Vocabulary.of(pieces))
     draw, end = random.Random(3), len(pieces) - 1
     for most in (1, 3, 4, 9, 30):
         constraint = Constraint(automaton, most, end, [end], [])
@@ -190,7 +190,7 @@ def write(automaton, most, draw):
 
 def check_schemas(count, seed, depth=3):
     draw, refused = random.Random(seed), 0
-    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    vocabulary = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
     for _ in range(count):
         schema = random_schema(draw, draw.randrange(depth + 1))
         try:
@@ -219,7 +219,7 @@ def test_random_schemas_are_followed(count):
 def test_an_object_may_have_many_optional_properties():
     part = {"type": "string", "pattern": "^[A-Z].*$"}
     schema = {"type": "object", "properties": {f"k{n}": part for n in range(60)}}
-    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    vocabulary = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
     automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
     draw, names = random.Random(3), set()
     for _ in range(30):
@@ -266,7 +266,7 @@ VALUES = {  # of every keyword of JSON Schema that says what is valid, and of so
 @pytest.mark.parametrize("count", [60, pytest.param(10_000, marks=pytest.mark.long)])
 def test_every_keyword_is_followed_or_refused(count):
     draw, written = random.Random(9), 0
-    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    vocabulary = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
     for _ in range(count):
         words = draw.sample(list(VALUES), draw.randrange(1, 5)) + ["type"] * (draw.random() < 0.6)
         schema = {word: draw.choice(VALUES[word]) for word in words}
@@ -403,7 +403,7 @@ def test_alternatives_that_exclude_one_another():
     ],
 )
 def test_texts_are_valid(schema):
-    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    vocabulary = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
     automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
     draw = random.Random(2)
     for _ in range(20):
@@ -463,7 +463,7 @@ def schema_of_references(draw):
 @pytest.mark.parametrize("count", [150, pytest.param(20_000, marks=pytest.mark.long)])
 def test_references_and_drafts_are_followed_or_refused(count):
     draw, written = random.Random(7), 0
-    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    vocabulary = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
     for _ in range(count):
         schema = schema_of_references(draw)
         try:
@@ -525,7 +525,7 @@ def joined_schema(draw):
 @pytest.mark.parametrize("count", [80, pytest.param(10_000, marks=pytest.mark.long)])
 def test_what_is_joined_is_another_schema_than_its_parts(count):
     draw, written = random.Random(8), 0
-    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    vocabulary = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
     for _ in range(count):
         schema = joined_schema(draw)
         try:
@@ -550,7 +550,7 @@ def test_a_schema_that_refers_to_itself():
         "required": ["v"],
         "$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}, "maxItems": 2}},
     }
-    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), None])
+    vocabulary = Vocabulary.of([*(bytes([byte]) for byte in range(256)), None])
     automaton = automaton_of(add_schema, json.dumps(schema), vocabulary)
     assert automaton.cost(automaton.start) == len('{"v": 0}')
     draw, depths = random.Random(1), set()

@@ -20,7 +20,7 @@ from seqgen.plugins.patterns.constraint import Constraint
 from seqgen.plugins.patterns.network import CharacterNetwork
 from seqgen.plugins.patterns.regex import RegexReader
 
-BYTES = Vocabulary([bytes([byte]) for byte in range(256)])
+BYTES = Vocabulary.of([bytes([byte]) for byte in range(256)])
 
 
 def automaton_of(pattern, vocabulary=BYTES):
@@ -137,7 +137,7 @@ def test_exactly_the_prefixes_that_can_be_completed_are_allowed():
         pattern = random_pattern(draw, 3, "ab")
         pieces = ["a", "b", "ab", "ba", "aab", "c"]
         tokens = draw.sample(pieces, 4)
-        vocabulary = Vocabulary([t.encode() for t in tokens] + [None])  # the last one is the end
+        vocabulary = Vocabulary.of([t.encode() for t in tokens] + [None])  # the last one is the end
         automaton = automaton_of(pattern, vocabulary)
         for most in (0, 1, 3, 4):
             whole = completions(pattern, tokens, most)
@@ -158,7 +158,7 @@ def test_exactly_the_prefixes_that_can_be_completed_are_allowed():
 
 
 def test_end_has_the_mass_of_all_that_ends():
-    automaton = automaton_of("a+", Vocabulary([b"a", b"b", b"aa", b"ab", None, None]))
+    automaton = automaton_of("a+", Vocabulary.of([b"a", b"b", b"aa", b"ab", None, None]))
     constraint = Constraint(automaton, 3, 5, [5], [4])  # 4 is never written, 5 is the end
     log_probs = np.log([[0.1, 0.2, 0.3, 0.05, 0.25, 0.1]])
     begun, going = (
