@@ -42,7 +42,7 @@ underscores.
 
 ::: seqgen.load
 
-::: seqgen.generation.model.Model
+::: seqgen.scoring.api.Model
 
 ::: seqgen.training.train.train
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from seqgen.engines.precision import Precision
-    from seqgen.generation.model import Model
+    from seqgen.scoring.api import Model
     from seqgen.scoring.compare import Comparison
     from seqgen.scoring.perplexity import Perplexity
     from seqgen.settings.scoring import CacheConfig
@@ -58,9 +58,9 @@ def load(
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
     # Only now, so that `import seqgen` loads no torch.
-    from seqgen.generation import model
+    from seqgen.scoring import api
 
-    return model.load(name, device, precision, cache)
+    return api.load(name, device, precision, cache)
 
 
 def train(

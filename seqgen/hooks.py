@@ -176,7 +176,8 @@ class Plugin:
             used. `of(loaded, instead=...)` makes such a model, or raises a `SeqgenError` that says
             what to do instead; `read_prompt(messages)` checks the messages of a request and returns
             the `seqgen.generation.prompts.Prompt`; `loaded` writes the answer, which ends at a text
-            of `stop`.
+            of `stop`. `answer(messages, options)` does all of that for `chat` in Python: it returns
+            a `seqgen.generation.sample.Sample`, of a list of messages or of a question.
         views: of a loaded language model, by what follows its name in `-m NAME:VIEW` or
             `-m NAME:VIEW=OPTION`. Each is called with the `seqgen.store.loaded.LoadedModel` and the
             option, "" for none, and returns another.

@@ -1,32 +1,211 @@
-"""Python interface of scoring: `seqgen.score` and `seqgen.compare`."""
+"""The Python API: a loaded model with its methods, `seqgen.score` and `seqgen.compare`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
+
+from seqgen import hooks
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import UsageError
-from seqgen.generation.model import Model
+from seqgen.generation import beam_search, explain, prompts, sample, text_batch
 from seqgen.scoring import compare as comparing
+from seqgen.scoring import embedding
 from seqgen.scoring.evaluate import held_out
 from seqgen.scoring.perplexity import Perplexity, perplexity
 from seqgen.settings import require
+from seqgen.settings.generation import BeamOptions, SampleOptions
 from seqgen.settings.scoring import Scoring, TextScoring
 from seqgen.settings.setting import checked_strings
 from seqgen.store import loading
 from seqgen.text.pairs import Pairs
 from seqgen.text.reading import Text, unix_newlines
+from seqgen.text.sources import Vectors
 from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from seqgen.engines.precision import Precision
+    from seqgen.settings.scoring import CacheConfig
     from seqgen.store.loaded import LoadedModel
 
 # A text, or the path of the file with it.
 GivenText = str | Path | Iterable[str]
+Kind = TypeVar("Kind", SampleOptions, BeamOptions)
+# One prompt, or several: lines of text, or sources of a model that writes from vectors.
+Prompts = str | Vectors | Iterable[str | Vectors]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Trained model, as loaded by `seqgen.load`.
+
+    Every method takes one prompt or several; several may come slowly, and results come as soon
+    as they are ready, in order. All of them raise SeqgenError for a prompt that is no text, or has
+    something that the model does not know, and UsageError for a setting that makes no sense.
+    """
+
+    loaded: LoadedModel
+
+    def __repr__(self) -> str:
+        return repr(self.loaded)
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.loaded.stored.name
+
+    def sample(
+        self, prompts: Prompts = "", *, labels: Sequence[str] = (), **settings: Any
+    ) -> Iterator[sample.Sample]:
+        """Generate text by sampling.
+
+        Args:
+            prompts: what to go on from; an empty one is the start of a text. For a model that
+                writes from vectors: sources, such as `seqgen.text.vector_files.open_vectors` gives.
+            labels: of a model that was trained with labels: those of the texts.
+            settings: the options of `seqgen.settings.generation.SampleOptions`, by name. The same
+                `seed` gives the same texts; it is drawn if None, and in every record.
+
+        Yields:
+            `num_samples` records for each prompt.
+        """
+        options = _options(SampleOptions, **settings)
+        return sample.sample(self.loaded.with_labels(labels), _several(prompts), options)
+
+    def stream(
+        self, prompt: str | Vectors = "", *, labels: Sequence[str] = (), **settings: Any
+    ) -> Iterator[str]:
+        """Sample one text; yield each piece as soon as it is certain; see `sample`."""
+        options = _options(SampleOptions, **settings)
+        return sample.stream(self.loaded.with_labels(labels), prompt, options)
+
+    def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
+        """Yield the `count` most probable next tokens of each prompt, most probable first."""
+        return explain.suggest(self.loaded, _several(prompts), count)
+
+    def beam_search(
+        self, prompts: Prompts = "", *, labels: Sequence[str] = (), **settings: Any
+    ) -> Iterator[beam_search.Beam]:
+        """Find the most probable texts by beam search.
+
+        Args:
+            prompts: what to go on from; see `sample`.
+            labels: see `sample`.
+            settings: the options of `seqgen.settings.generation.BeamOptions`, by name. The `seed`
+                of stochastic beams is drawn if None, and in their records.
+
+        Yields:
+            `nbest` records for each prompt, the best first.
+        """
+        options = _options(BeamOptions, **settings)
+        return beam_search.beam_search(self.loaded.with_labels(labels), _several(prompts), options)
+
+    def chat(self, messages: str | Sequence[Mapping[str, Any]], **settings: Any) -> sample.Sample:
+        """Answer a conversation, with the chat template that came with the model.
+
+        Args:
+            messages: the turns, such as `{"role": "user", "content": "Hello"}`; a string is one
+                question. If they do not fit the model's window, the oldest are left out.
+            settings: see `sample`.
+
+        Returns:
+            The record of the answer. Its prompt is the text that the model has read.
+
+        Raises:
+            SeqgenError: the model has no chat template, or that refuses the messages.
+        """
+        kind, options = hooks.chat_model(), _options(SampleOptions, **settings)
+        require(kind is not None, "no plugin that answers conversations is installed")
+        one = options.num_samples == options.candidates == 1
+        require(one, "chat writes one answer, without num_samples and best_of")
+        return kind.of(self.loaded).answer(messages, options)
+
+    def score(
+        self,
+        text: str | Path | Iterable[str] | None = None,
+        *,
+        labels: Sequence[str] = (),
+        **options: Any,
+    ) -> Perplexity:
+        """Score a text; see `seqgen.score`."""
+        return score(self, text, labels, **options)
+
+    def embed(self, texts: str | Iterable[str]) -> np.ndarray:
+        """Return the vector (H,) of a text, or the vectors (N, H) of several, of length 1.
+
+        A vector is the mean of the network's last hidden states after each token of the text.
+
+        Raises:
+            SeqgenError: the model has no hidden states, as n-gram models have none; or a text is
+                longer than its window.
+        """
+        loaded = self.loaded.network_for("embed")
+        embedding.require_hidden_states(loaded)
+        several = [texts] if isinstance(texts, str) else list(texts)
+        require(bool(several), "give the texts to embed")
+        (read,) = prompts.batches(loaded, several, len(several))
+        added = [len(one.tokens) - len(loaded.ids(one.text)) for one in read]
+        pairs = zip(read, added, strict=True)
+        vectors = [[*embedding.embed(loaded, *pair)][-1] for pair in pairs]
+        return vectors[0] if isinstance(texts, str) else np.stack(vectors)
+
+    def tokens(self, text: str) -> tuple[int, ...]:
+        """Return the ids that the model reads of a text, with the symbol that starts texts."""
+        return self._prompt(text).tokens
+
+    @without_gradients
+    def logits(self, text: str = "", *, labels: Sequence[str] = ()) -> np.ndarray:
+        """Return the logits (T, V), in float32, of what follows each of a text's T tokens.
+
+        The tokens are those of `tokens`, so the first row is about the first token of the text if a
+        symbol starts texts. Count-based models give log-probabilities.
+
+        Args:
+            text: what the model reads.
+            labels: of a model that was trained with labels: those of the text.
+
+        Raises:
+            UsageError: the model writes from sources.
+        """
+        model = self.loaded.with_labels(labels)
+        prompt = self._prompt(text)
+        opens, handles = prompts.open_sources(model, [prompt])
+        state = (opens or text_batch.without_sources(model.model))(handles)
+        rows, ids = [], model.model.ids(np.array([prompt.tokens]))
+        for begin in range(0, len(prompt.tokens), text_batch.PIECE):
+            found, state = model.model(ids[:, begin : begin + text_batch.PIECE], state)
+            rows.append(ops_of(found).array(found)[0])
+        return np.concatenate(rows).astype(np.float32)
+
+    def _prompt(self, text: str) -> prompts.Prompt:
+        conditioning = self.loaded.conditioning
+        is_text = f"this is for models of text; {self.name} is {conditioning.model_is}"
+        require(not conditioning.is_source, is_text)
+        ((prompt,),) = prompts.batches(self.loaded, [text], 1)
+        return prompt
+
+
+def load(
+    name: str | Path | None = None,
+    device: str = "auto",
+    precision: Precision = "auto",
+    cache: CacheConfig | None = None,
+) -> Model:
+    """Load a trained model; see `seqgen.load`."""
+    return Model(loading.load(name, device, precision, cache))
+
+
+def _several(prompts: Prompts) -> Iterable[str | Vectors]:
+    return [prompts] if isinstance(prompts, (str, Vectors)) else prompts
+
+
+def _options(kind: type[Kind], seed: int | None = None, **settings: Any) -> Kind:
+    return kind.of(seed=secrets.randbelow(1 << 31) if seed is None else seed, **settings)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,6 @@ PLUGIN = Plugin(
     commands={
         "chat": Command("command:chat", "Write", work="tokens"),
     },
-    chat_models=("chat_template:ChatModel",),
+    chat_models=("conversation:AnsweringModel",),
     datasets=("dataset:ConversationDataset",),
 )

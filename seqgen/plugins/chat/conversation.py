@@ -12,7 +12,13 @@ from seqgen.errors import SeqgenError
 from seqgen.generation.prompts import Prompt, available_batches
 from seqgen.generation.sample import Sample, Writer, finished_texts
 from seqgen.generation.text_batch import BatchText, Row, SamplingPolicy, TextBatch, prefill
-from seqgen.plugins.chat.chat_template import ChatModel, FittedMessages, Message, fit
+from seqgen.plugins.chat.chat_template import (
+    ChatModel,
+    FittedMessages,
+    Message,
+    fit,
+    read_messages,
+)
 from seqgen.settings.generation import SampleOptions
 
 if TYPE_CHECKING:
@@ -207,3 +213,17 @@ def answers(
         if problem is not None:
             raise problem
         first += len(batch)
+
+
+class AnsweringModel(ChatModel):
+    """Model that answers single conversations; see `hooks.Plugin.chat_models`."""
+
+    def answer(self, messages: str | Sequence[Message], options: SampleOptions) -> Sample:
+        """Answer a conversation, or a question.
+
+        Raises:
+            SeqgenError: it cannot be answered.
+        """
+        several = [turn("user", messages)] if isinstance(messages, str) else list(messages)
+        stopping = replace(options, stop=(*options.stop, *self.stop))
+        return next(answers(self, stopping, [read_messages(several)])).sample

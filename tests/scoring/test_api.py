@@ -4,19 +4,24 @@ import dataclasses
 import importlib
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from helpers_cli import is_usable
+from helpers_cli import is_usable, needs, records
+from hf_models import checkpoint
 from known_models import ALPHABET, fake
 from places import STORED
 
 import seqgen
+from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.beam_search import beam_search
-from seqgen.generation.model import Model
+from seqgen.generation.processors import normalise
 from seqgen.generation.sample import sample
+from seqgen.scoring.api import Model
 from seqgen.settings.generation import BeamOptions, SampleOptions
 from seqgen.text.tokenizers import KINDS
 from seqgen.wording import ShortRepr
@@ -117,6 +122,112 @@ def test_a_result_is_shown_in_a_line_or_two(kind, value):
     for name in fields:
         object.__setattr__(result, name, None)
     assert repr(result) == f"{kind.__name__}()"
+
+
+@pytest.mark.parametrize("name", ["lstm-char", "transformer-gpt2", "ngram-kn", "window-char"])
+def test_logits_are_what_the_model_scores(name):
+    """The logits of each row give the log-probability of the next token, of the text and in all."""
+    model, text = seqgen.load(STORED / "models" / name), "ten ants sat as an ant"
+    tokens, logits = model.tokens(text), model.logits(text)
+    assert logits.shape == (len(tokens), model.loaded.tokenizer.vocab_size)
+    assert logits.dtype == np.float32
+    log_probs = normalise(logits)
+    nats = -log_probs[range(len(tokens) - 1), tokens[1:]].sum()
+    end = model.loaded.framing.end
+    nats -= 0 if end is None else log_probs[-1, end]
+    assert nats == pytest.approx(model.score(text).nll_nats, rel=1e-4)
+    (likeliest,) = model.suggest(text, 1)
+    possible = np.delete(np.exp(log_probs[-1]), model.loaded.never)
+    assert possible.max() / possible.sum() == pytest.approx(likeliest.probability, rel=1e-3)
+    (start,) = model.logits()
+    assert np.allclose(start, logits[0], atol=1e-4)
+
+
+def test_a_long_text_is_read_in_pieces(monkeypatch):
+    model = seqgen.load(STORED / "models" / "lstm-char")
+    whole = model.logits("ten ants " * 5)
+    monkeypatch.setattr("seqgen.generation.text_batch.PIECE", 7)
+    assert np.allclose(model.logits("ten ants " * 5), whole, atol=1e-5)
+
+
+def test_logits_given_a_label():
+    model = seqgen.load(STORED / "kinds" / "models" / "lstm-labels")
+    names = model.loaded.labels.names[:2]
+    one, other = (model.logits("a", labels=[name]) for name in names)
+    assert one.shape == other.shape and not np.allclose(one, other)
+    with pytest.raises(UsageError, match="--label"):
+        model.logits("a")
+
+
+def test_score_is_that_of_the_function():
+    model = seqgen.load(STORED / "models" / "lstm-char")
+    assert model.score("ten ants", top5=True) == seqgen.score(model, "ten ants", top5=True)
+    with pytest.raises(UsageError, match="there is no option 'no_ends'"):
+        model.score("ten ants", no_ends=True)
+
+
+def test_vectors_of_texts():
+    model = seqgen.load(STORED / "models" / "lstm-char")
+    texts = ["ten ants", "tea", ""]
+    several = model.embed(texts)
+    assert several.shape == (3, model.loaded.model.config.hidden_size)
+    assert np.allclose(np.linalg.norm(several, axis=-1), 1, atol=1e-5)
+    for text, row in zip(texts, several, strict=True):
+        assert np.array_equal(model.embed(text), row)
+    assert np.array_equal(model.embed(text for text in texts), several)
+    state, hidden = model.loaded.model.start(1), []
+    for token in model.tokens("tea"):
+        found, state = model.loaded.model.hidden(model.loaded.model.ids(np.array([[token]])), state)
+        hidden.append(found.detach().numpy()[0, 0])
+    mean = np.mean(hidden[1:], 0)
+    assert np.allclose(several[1], mean / np.linalg.norm(mean), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "says"),
+    [
+        ("ngram-kn", lambda model: model.embed("a"), "no hidden states"),
+        ("lstm-char", lambda model: model.embed([]), "give the texts to embed"),
+        ("lstm-char", lambda model: model.embed(["a", "~"]), "does not know '~'"),
+        ("lstm-char", lambda model: model.logits("a~"), "does not know '~'"),
+        ("lstm-char", lambda model: model.logits("\ud800"), "not UTF-8"),
+        ("lstm-char", lambda model: model.logits("a", labels=["b"]), "without labels"),
+        ("lstm-char", lambda model: model.chat("a"), "has no chat template"),
+        ("lstm-char", lambda model: model.chat("a", best_of=2), "chat writes one answer"),
+        ("lstm-char", lambda model: model.chat("a", best=2), "there is no option 'best'"),
+        ("seq2seq", lambda model: model.logits("a"), "for models of text"),
+        ("seq2seq", lambda model: model.embed("a"), "is for models of text"),
+    ],
+)
+def test_what_a_model_cannot_do_is_said(name, call, says):
+    folder = STORED / ("models" if (STORED / "models" / name).exists() else "kinds/models")
+    with pytest.raises(SeqgenError, match=re.escape(says)):
+        call(seqgen.load(folder / name))
+
+
+@needs("exchange", "chat")
+def test_chat_is_that_of_the_command(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    from chat_templates import TEMPLATES
+
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    path = checkpoint("qwen2", tmp_path / "smol")
+    (path / "chat_template.jinja").write_text(TEMPLATES["smollm"], encoding="utf-8")
+    assert run(["import", str(path), "--name", "smol", "--quiet"]) == 0
+    model, settings = seqgen.load("smol"), {"max_tokens": 12, "seed": 1, "temperature": 0.7}
+    answer = model.chat("the cat", **settings)
+    assert answer == model.chat([{"role": "user", "content": "the cat"}], **settings)
+    (tmp_path / "asked").write_text("the cat\n")
+    flags = ("--max-tokens", "12", "--seed", "1", "--temperature", "0.7")
+    with (tmp_path / "asked").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        (record,) = records(capsys, "chat", "-m", "smol", *flags)
+    assert record["text"] == answer.text and record["prompt"] == answer.prompt
+    assert "<|im_start|>" in answer.prompt and answer.tokens <= 12
+    for wrong in ([], [{"role": "user"}], 5, ["a"]):
+        with pytest.raises((SeqgenError, TypeError)):
+            model.chat(wrong, **settings)
 
 
 def test_errors_are_seqgens_own(tmp_path, monkeypatch):
