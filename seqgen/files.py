@@ -463,16 +463,21 @@ def tensor_header(path: Path) -> tuple[int, dict[str, dict[str, Any]]]:
 
 
 def read_tensor_header(file: IO[bytes]) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Read the safetensors header at the start of an open file; see `tensor_header`."""
+    """Read the safetensors header at the start of an open file; see `tensor_header`.
+
+    A tensor that the metadata of the file says something of has that as `rows`.
+    """
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(LARGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
         raise ValueError("the header does not fit the file")
     header = parse_json(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("the header is not a table")
-    header.pop("__metadata__", None)
-    if not all(isinstance(about, dict) for about in header.values()):
+    metadata = header.pop("__metadata__", None) or {}
+    if not all(isinstance(about, dict) for about in (*header.values(), metadata)):
         raise ValueError("the header is damaged")
+    for name in header.keys() & metadata.keys():
+        header[name]["rows"] = metadata[name]
     return 8 + length, header
 
 

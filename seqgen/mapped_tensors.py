@@ -14,8 +14,6 @@ import numpy as np
 
 from seqgen.files import read_tensor_header, require_regular
 
-# What safetensors call the types that array models compute in.
-TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I16": "<i2", "I8": "<i1", "BOOL": "|b1"}
 # Files up to this size are read, larger ones are mapped. If a file is cut short, or written over,
 # the pages that are mapped change, and those that are gone end the process with a signal.
 READ_UP_TO = 16 << 20
@@ -26,7 +24,15 @@ PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP
 def mapped_tensors(
     path: Path, types: Mapping[str, str], whole: bool = False
 ) -> dict[str, np.ndarray] | None:
-    """Memory-map the tensors of a file, or read them if it is small.
+    """Memory-map the tensors of a file; see `mapped_with_header`."""
+    found = mapped_with_header(path, types, whole)
+    return None if found is None else found[0]
+
+
+def mapped_with_header(
+    path: Path, types: Mapping[str, str], whole: bool = False
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]] | None:
+    """Memory-map the tensors of a file, or read them if it is small; also return its header.
 
     Args:
         path: of the file.
@@ -42,7 +48,7 @@ def mapped_tensors(
             return None
         content = _content(file, whole)[first:]
     kinds = {name: np.dtype(types[about["dtype"]]) for name, about in header.items()}
-    return {name: _array(content, name, header[name], kinds[name]) for name in header}
+    return {name: _array(content, name, header[name], kinds[name]) for name in header}, header
 
 
 def _content(file: IO[bytes], whole: bool) -> np.ndarray:
@@ -55,19 +61,6 @@ def _content(file: IO[bytes], whole: bool) -> np.ndarray:
     if file.readinto(memory) != size:
         raise ValueError("it has become shorter while it was read")
     return np.frombuffer(memoryview(memory).toreadonly(), np.uint8)
-
-
-def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray] | None:
-    """Load stored weights for a NumPy model; see `mapped_tensors`.
-
-    Those in float64 are rounded to float32, which models compute in unless they are asked for more.
-    None where one has another type than those of array models, such as bf16.
-
-    Raises:
-        OSError, ValueError: the file is missing or damaged.
-    """
-    tensors = mapped_tensors(path, TYPES, whole)
-    return tensors and {name: _computed_in(array) for name, array in tensors.items()}
 
 
 def forget_pages(array: np.ndarray) -> None:
@@ -88,13 +81,6 @@ def forget_pages(array: np.ndarray) -> None:
         with contextlib.suppress(AttributeError, OSError):  # a system without it
             size = (end - first) * mmap.PAGESIZE
             owner.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, size)
-
-
-def _computed_in(mapped: np.ndarray) -> np.ndarray:
-    array = np.asarray(mapped)
-    if array.dtype == np.float64:
-        return array.astype(np.float32)
-    return array if array.flags.aligned else array.copy()
 
 
 def _array(content: np.ndarray, name: str, about: Mapping[str, Any], kind: np.dtype) -> np.ndarray:

@@ -157,6 +157,7 @@ def show(name: StoredName, details: Details, curves: Curves, out: Output) -> Non
             record["result"] = result
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         facts["mixture"] = mixture_facts(model)
+        facts["weights"] = model.reduced_types or None
         put_record({**describe(model), **facts})
         return
     put_model(model, tokenizer, details.all_)

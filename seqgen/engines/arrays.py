@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from seqgen.engines.blocks import BlockMatrix
 from seqgen.engines.native.library import library
-from seqgen.engines.native.maps import NativeMap
+from seqgen.engines.native.maps import NativeBlockMap, NativeMap
 from seqgen.engines.weights import ArrayMap, Weights
 from seqgen.mapped_tensors import forget_pages
 
@@ -59,7 +60,8 @@ class Affine:
     first taken.
 
     Attributes:
-        quantized: the precision that W is kept in, a key of `QUANTIZED`; None for its own.
+        quantized: the precision that W is kept in, a key of `QUANTIZED`; "as stored" for that of
+            its file; None for float32 or float64.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class Affine:
     ) -> None:
         """Take W (O, I) and b (O,), or no b; and in which precision, if not as is set."""
         self._pair: tuple[np.ndarray, np.ndarray | None] | None = weight, bias
-        self.quantized = quantized or _Settings.quantized
+        own = "as stored" if isinstance(weight, BlockMatrix) else None
+        self.quantized = own or quantized or _Settings.quantized
         self._ways = _Settings.products
         self._made: dict[Way, ArrayMap] = {}
 
@@ -163,8 +166,19 @@ def by_one_thread(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
     return (NativeMap if native else Product)(weight, bias)
 
 
+def as_stored(weight: BlockMatrix, bias: np.ndarray | None) -> ArrayMap:
+    """Build W x + b over the blocks of a file, or in float32 without the compiled library."""
+    if library() is None:
+        return Product(np.asarray(weight), bias)
+    return NativeBlockMap(weight, bias)
+
+
 # By name; `tensor_products.py` adds those that need torch.
-WAYS: dict[str, Way] = {"single": by_one_thread, "whole": by_one_thread}
+WAYS: dict[str, Way] = {
+    "single": by_one_thread,
+    "whole": by_one_thread,
+    "as stored": as_stored,
+}
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+
+from seqgen.engines.blocks import BlockMatrix, StoredRows, dequantize
+from seqgen.mapped_tensors import mapped_with_header
 
 # A function of rows, x (B, I) to (B, O).
 ArrayMap = Callable[[np.ndarray], np.ndarray]
@@ -22,6 +26,9 @@ TYPES = {
     "num_batches_tracked": "int64",
 }
 FLOATS = "floating-point numbers"
+# What safetensors call the types that array models read.
+STORED = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I16": "<i2", "I8": "<i1", "BOOL": "|b1"}
+STORED |= {"F16": "<u2", "BF16": "<u2", "U8": "|u1"}
 
 
 def is_buffer(name: str) -> bool:
@@ -61,6 +68,39 @@ def linear_shapes(name: str, inputs: int, outputs: int, bias: bool = True) -> Sh
     """List the weight shapes of a linear layer, by name."""
     shapes: Shapes = {f"{name}.weight": (outputs, inputs)}
     return shapes | ({f"{name}.bias": (outputs,)} if bias else {})
+
+
+def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray | BlockMatrix] | None:
+    """Load stored weights for a NumPy model; see `mapped_tensors`.
+
+    Those in float64 are rounded to float32, which models compute in unless they are asked for more.
+    Matrices in fewer bits stay as they are. None where one has a type that array models cannot
+    read.
+
+    Raises:
+        OSError, ValueError: the file is missing or damaged.
+    """
+    found = mapped_with_header(path, STORED, whole)
+    if found is None:
+        return None
+    tensors, header = found
+    if any(about["dtype"] == "U8" and "rows" not in about for about in header.values()):
+        return None
+    return {name: _as_stored(array, header[name]) for name, array in tensors.items()}
+
+
+def _as_stored(mapped: np.ndarray, about: Mapping[str, str]) -> np.ndarray | BlockMatrix:
+    array = np.asarray(mapped)
+    if about["dtype"] == "U8":
+        return BlockMatrix.read(array, about["rows"])
+    if about["dtype"] in ("F16", "BF16"):
+        if array.ndim == 2 and array.size:
+            return BlockMatrix([StoredRows(about["dtype"], array.view(np.uint8))])
+        raw = array.reshape(1, -1).view(np.uint8)
+        return dequantize(raw, about["dtype"]).reshape(array.shape)
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    return array if array.flags.aligned else array.copy()
 
 
 class Weights(Mapping[str, np.ndarray]):

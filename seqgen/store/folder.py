@@ -33,6 +33,7 @@ from seqgen.store.ownership import contents, is_written_by_seqgen, require_model
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from seqgen.engines.blocks import BlockMatrix
     from seqgen.text.sources import VectorSources
 
 
@@ -77,33 +78,46 @@ TYPES = {
 
 
 def tensor_pieces(
-    tensors: dict[str, Tensor],
+    tensors: Mapping[str, Tensor | BlockMatrix],
     metadata: dict[str, str] | None = None,
     columns: Mapping[str, Piece] | None = None,
 ) -> list[Piece]:
     """Yield a safetensors file in pieces: the header, then each tensor without a copy.
 
-    Those that `columns` have are read from there, part by part.
+    Those that `columns` have are read from there, part by part. The rows of a matrix in blocks are
+    bytes, and the metadata says what they are.
 
     `safetensors.torch.save` returns the same bytes, and takes the memory of two more copies.
     """
     import torch
 
+    from seqgen.engines.blocks import BlockMatrix
+
+    matrices = {name: x for name, x in tensors.items() if isinstance(x, BlockMatrix)}
     types = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
+    types |= {name: matrix.number_type for name, matrix in matrices.items()}
+    rows = {name: x.kinds for name, x in matrices.items() if types[name] == "uint8"}
     order = list(TYPES)
     names = sorted(tensors, key=lambda name: (order.index(types[name]), name))
-    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    header: dict[str, Any] = {"__metadata__": {**(metadata or {}), **rows}}
+    if metadata is None and not rows:
+        header = {}
     views: list[Piece] = []
     end = 0
     for name in names:
-        tensor = tensors[name].detach().cpu().contiguous()
-        # A single number may have any stride, such as 0, of which torch makes no bytes.
-        numbers = tensor.as_strided((tensor.numel(),), (1,))
-        view = memoryview(numbers.view(torch.uint8).numpy())
-        begin, end = end, end + view.nbytes
-        about = {"dtype": TYPES[types[name]], "shape": [*tensor.shape]}
+        if name in matrices:
+            matrix = matrices[name]
+            shape = [matrix.nbytes] if name in rows else [*matrix.shape]
+            parts = matrix.pieces()
+        else:
+            tensor = tensors[name].detach().cpu().contiguous()
+            # A single number may have any stride, such as 0, of which torch makes no bytes.
+            numbers = tensor.as_strided((tensor.numel(),), (1,))
+            shape, parts = [*tensor.shape], [memoryview(numbers.view(torch.uint8).numpy())]
+        begin, end = end, end + sum(part.nbytes for part in parts)
+        about = {"dtype": TYPES[types[name]], "shape": shape}
         header[name] = {**about, "data_offsets": [begin, end]}
-        views.append((columns or {}).get(name, view))
+        views += [columns[name]] if columns and name in columns else parts
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return [len(text).to_bytes(8, "little") + text, *views]

@@ -16,6 +16,7 @@ from seqgen.settings import DataConfig, Documents
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from seqgen.engines.blocks import BlockMatrix
     from seqgen.models.base import LanguageModel
     from seqgen.text.framing import Framing
     from seqgen.text.labels import Labels
@@ -43,23 +44,24 @@ class ImportedModel:
 
     Attributes:
         architecture: its name in the registry.
-        model: with its weights.
+        model: has its `config`, and its weights unless `tensors` has them.
         tokenizer: its ids.
         data: how its text is read.
         framing: how its texts begin and end.
         facts: what else is to be recorded of it, as JSON can hold it.
         source_tokenizer: the ids of its sources, if they are not those of its texts.
-        adapters: what is stored instead of the model's weights, if the file is of an update of it.
+        tensors: what is stored instead of the model's weights: an update of them, or weights in
+            the types of the file.
     """
 
     architecture: str
-    model: Any  # has a config
+    model: Any
     tokenizer: Tokenizer
     data: DataConfig
     framing: Framing
     facts: Mapping[str, Any]
     source_tokenizer: Tokenizer | None = None
-    adapters: Adapters | None = None
+    tensors: Mapping[str, Tensor | BlockMatrix] | None = None
 
 
 class LineImporter(Protocol):

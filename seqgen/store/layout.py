@@ -17,6 +17,8 @@ FORMAT = 1
 # In the place of an architecture's name in the configuration of a mixture.
 MIXTURE = "mixture"
 CONFIG, WEIGHTS, RECORD = "config.json", "model.safetensors", "training.json"
+# What safetensors call the types of weights as models are trained, and of whole numbers.
+UNREDUCED = ("F64", "F32", "I64", "I32", "I16", "I8", "U8", "BOOL")
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 VALIDATION = "validation/text.txt"
 VALIDATION_TOKENS = "validation/tokens.tok"

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqgen import __version__, hooks
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import json_bytes
+from seqgen.files import json_bytes, tensor_header
 from seqgen.settings import Config, shorten
 from seqgen.store import layout
 from seqgen.store.folder import MetricsLog, TrainingFolder, has_declared_length, tensor_pieces
@@ -596,9 +597,31 @@ class StoredModel(TrainingFolder):
 
     def arrays(self, whole: bool = False) -> dict[str, np.ndarray] | None:
         """Memory-map the arrays of `model.safetensors`; see `mapped_arrays`."""
-        from seqgen.mapped_tensors import mapped_arrays
+        from seqgen.engines.weights import mapped_arrays
 
         return mapped_arrays(self.path / layout.WEIGHTS, whole)
+
+    @cached_property
+    def reduced_types(self) -> list[str]:
+        """Types of weights that are in fewer bits than float32, those with the most bytes first."""
+        sizes: Counter[str] = Counter()
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            for about in tensor_header(self.path / layout.WEIGHTS)[1].values():
+                begin, end = about["data_offsets"]
+                kinds = about.get("rows", about["dtype"]).split(", ")
+                for kind in kinds:
+                    sizes[kind.partition(" ")[0]] += (end - begin) / len(kinds)
+        return [kind for kind, _ in sizes.most_common() if kind not in layout.UNREDUCED]
+
+    def describe_conversion(self) -> str | None:
+        """Say what converting the weights to float32 takes; None if they are in float32."""
+        if not self.reduced_types:
+            return None
+        megabytes = 4 * (self.record.get("parameters") or 0) / 1e6
+        return (
+            f"{self.name}: PyTorch converts the {self.reduced_types[0]} weights to float32, which "
+            f"takes {megabytes:,.0f} MB of memory"
+        )
 
     @property
     def is_adapter(self) -> bool:

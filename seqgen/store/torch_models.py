@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from seqgen.engines.arrays import Products, use_products
+from seqgen.engines.blocks import BlockMatrix
 from seqgen.engines.memory_limit import SizeLimit, SizeLimitExceeded, build_uninitialized
 from seqgen.engines.tensor_products import fastest_products
 from seqgen.errors import SeqgenError, first_line
-from seqgen.files import require_regular
+from seqgen.files import require_regular, tensor_header
 from seqgen.models.base import LanguageModel, take_weights
 from seqgen.settings import ModelConfig
 from seqgen.store.cache import keep_measurement, kept_measurement
@@ -63,19 +65,26 @@ def fill(
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file.
 
-    Each is copied into memory of its own, for products round by where in memory a matrix lies, and
+    Matrices in blocks of few bits become float32. Each is copied into memory of its own, for
+    products round by where in memory a matrix lies, and
     a resumed run is to round as before. The file is mapped anew for each, so that what was read of
     it takes no memory beside the copies.
 
     Raises:
         OSError, SafetensorError: it is missing or damaged.
     """
+    header = tensor_header(path)[1]
     with safe_open(require_regular(path), "pt") as file:
         names = list(file.keys())
     tensors = {}
     for name in names:
         with safe_open(require_regular(path), "pt") as file:
-            tensors[name] = file.get_tensor(name).clone()
+            tensor = file.get_tensor(name)
+            if "rows" in header[name]:
+                matrix = BlockMatrix.read(tensor.numpy(), header[name]["rows"])
+                tensors[name] = torch.from_numpy(np.asarray(matrix))
+            else:
+                tensors[name] = tensor.clone()
     return tensors
 
 

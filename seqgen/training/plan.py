@@ -176,6 +176,8 @@ class Plan:
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
         if not {"batch_size", "batch_tokens"} & given.keys():
             settled["batch_size"] = prepared.default_batch_size(training)
+        if self.origin is not None and (said := self.origin.stored.describe_conversion()):
+            report(Notice(text=said))
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))

@@ -17,7 +17,8 @@ from safetensors.numpy import save_file
 
 from seqgen import mapped_tensors as mapped
 from seqgen.engines.native.library import library
-from seqgen.mapped_tensors import forget_pages, mapped_arrays
+from seqgen.engines.weights import STORED, mapped_arrays
+from seqgen.mapped_tensors import forget_pages
 
 ARRAYS = {
     "a.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -77,7 +78,7 @@ def test_memory_of_a_mapped_array_is_given_back_and_its_numbers_stay(tmp_path):
 
 
 def test_types_of_other_engines_are_left_to_them(tmp_path):
-    header = {"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}
+    header = {"a": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}
     assert mapped_arrays(write(tmp_path / "w", header)) is None
 
 
@@ -127,7 +128,7 @@ def test_what_was_read_stays_when_its_file_is_cut_short_or_written_over(
 def test_a_large_file_takes_no_memory_until_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(mapped, "READ_UP_TO", 100)
     save_file(ARRAYS, tmp_path / "w")
-    found = mapped.mapped_tensors(tmp_path / "w", mapped.TYPES)
+    found = mapped.mapped_tensors(tmp_path / "w", STORED)
     assert all(isinstance(found[name], np.memmap) for name in ("a.weight", "b", "keys"))
 
 
@@ -158,7 +159,7 @@ import seqgen.mapped_tensors as mapped
 mapped.READ_UP_TO = 0
 prepare("perplexity")
 path = pathlib.Path(sys.argv[1])
-tensors = mapped.mapped_tensors(path, mapped.TYPES)
+tensors = mapped.mapped_tensors(path, {"F32": "<f4", "F64": "<f8", "I64": "<i8"})
 os.truncate(path, 0)
 print(tensors["a.weight"].sum())
 """

@@ -12,6 +12,7 @@ from seqgen.cli.shell.output import one_line, put
 from seqgen.cli.shell.tables import (
     MISSING,
     age,
+    byte_size,
     count,
     curve,
     duration,
@@ -103,6 +104,8 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
         files = ", ".join(Path(file).name for file in data.get("files") or ())
         characters = plural(data.get("characters") or 0, "character")
         facts["text"] = f"{files or MISSING}, {characters}"
+    if types := model.reduced_types:
+        facts["weights"] = f"{', '.join(types)} as in the file, {byte_size(model.size)}"
     size = data.get("vocab_size") or tokenizer.get("vocab_size")
     size = size or config["model"].get("vocab_size")
     facts["tokenizer"] = f"{tokenizer['kind']}, {plural(size or 0, 'token')}"

@@ -165,10 +165,16 @@ class Output(Options, panel=Panel.OUTPUT):
         if library() is None and outdated:
             said = "the compiled kernels are those of another version, so that models run slowly"
             self.announce(f"{said}; install seqgen again")
+        from seqgen.models.arrays import ArrayNetwork
+        from seqgen.store.loading import parts_of
+
+        for loaded in models:
+            for part in parts_of(loaded.stored):
+                said = part.describe_conversion()
+                if said is not None and not isinstance(loaded.model, ArrayNetwork):
+                    self.announce(said)
         if not self.explains:
             return
-        from seqgen.models.arrays import ArrayNetwork
-
         kernels = "without" if library() is None else "with"
         for loaded in models:
             arrays = isinstance(loaded.model, ArrayNetwork)

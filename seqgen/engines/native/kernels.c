@@ -214,11 +214,13 @@ INLINE float hyperbolic_tangent(float x) {
 /* W (O, I) lies in panels of two vectors of outputs, or of one in int8: for each input, or four of
    them, those of the panel's outputs. The last panel is filled up with zeros, and so are bias and
    scales. */
-typedef struct {
+typedef struct map {
     int64_t outputs, inputs;
     const void *packed;
     const float *bias, *scales; /* scales (O): int8; else null */
     const uint16_t *of_blocks;  /* scales in bf16: int4; else null */
+    int64_t type;               /* of W's rows, see `unpack`; 0 for W in panels */
+    const struct map *next;     /* further outputs, of rows of another type; or null */
 } map;
 
 INLINE void put(float *y, floats x, int64_t room) {
@@ -599,6 +601,266 @@ static void whole_product(const map *m, int64_t first, int64_t last, int64_t row
     }
 }
 
+/* ---- Maps W x + b of rows in blocks, as files have them ---- */
+
+/* The rows of W lie one after another, in one of these types of GGUF files: floating-point numbers,
+   or blocks of 32 or 256 whole numbers q with scales s and minima m, which stand for s q - m. They are
+   unpacked to floats, which then meet the rows of x. */
+enum { PANELS, F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K };
+enum { EIGHT = 8, SUPERBLOCK = 256, ROWS_AT_ONCE = 4, OUTPUTS_AT_ONCE = 32 };
+typedef uint8_t bytes __attribute__((vector_size(16)));
+typedef uint64_t two_words __attribute__((vector_size(16)));
+typedef uint16_t eight_halves __attribute__((vector_size(16), aligned(2), may_alias));
+typedef int32_t eight_integers __attribute__((vector_size(32)));
+typedef float eight __attribute__((vector_size(32)));
+typedef float eight_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
+
+INLINE int64_t size_of(int type) { return type <= Q8_0 ? BLOCK : SUPERBLOCK; }
+INLINE int64_t width_of(int type) {
+    static const int widths[] = {0, 128, 64, 64, 18, 20, 22, 24, 34, 84, 110, 144, 176, 210};
+    return widths[type];
+}
+
+INLINE float number_of_half(const uint8_t *at) {
+    uint16_t half;
+    memcpy(&half, at, sizeof half);
+#ifdef __F16C__
+    return _cvtsh_ss(half);
+#else
+    const uint32_t shifted = (uint32_t)(half & 0x7fff) << 13, sign = (uint32_t)(half & 0x8000) << 16;
+    float number;
+    memcpy(&number, &shifted, sizeof number);
+    number *= 0x1p112f; /* the exponents of both types are 112 apart */
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    bits |= sign | ((half & 0x7c00) == 0x7c00 ? 0x7f800000 : 0);
+    memcpy(&number, &bits, sizeof number);
+    return number;
+#endif
+}
+
+INLINE eight numbers_at(const int type, const uint8_t *at) {
+    if (type == F32) return *(const eight_anywhere *)at;
+    if (type == BF16) {
+        return (eight)(__builtin_convertvector(*(const eight_halves *)at, eight_integers) << 16);
+    }
+#ifdef __F16C__
+    return (eight)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at));
+#else
+    eight x;
+    for (int i = 0; i < EIGHT; i++) x[i] = number_of_half(at + 2 * i);
+    return x;
+#endif
+}
+
+/* Writes 16 numbers s q - m, of bytes q with or without a sign. */
+INLINE void put_numbers(const int has_sign, eight *to, bytes q, float scale, float minimum) {
+    eight_integers whole[2];
+#ifdef __AVX2__
+    const __m128i low = (__m128i)q, high = _mm_srli_si128((__m128i)q, EIGHT);
+    whole[0] = (eight_integers)(has_sign ? _mm256_cvtepi8_epi32(low) : _mm256_cvtepu8_epi32(low));
+    whole[1] = (eight_integers)(has_sign ? _mm256_cvtepi8_epi32(high) : _mm256_cvtepu8_epi32(high));
+#else
+    for (int i = 0; i < 16; i++) whole[i / EIGHT][i % EIGHT] = has_sign ? (int8_t)q[i] : q[i];
+#endif
+    UNROLLED for (int i = 0; i < 2; i++) {
+        to[i] = __builtin_convertvector(whole[i], eight) * scale - minimum;
+    }
+}
+
+INLINE bytes bytes_at(const uint8_t *at) {
+    bytes x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+/* Of 16 bits, each as 16 or 0. */
+INLINE bytes fifth_bits(const uint8_t *at) {
+    const bytes places = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint64_t each = 0x0101010101010101;
+    const bytes of_both = (bytes)(two_words){at[0] * each, at[1] * each};
+    return (bytes)((of_both & places) == places) & 16;
+}
+
+/* The scale, or the minimum, of group j of eight, in 6 bits each of twelve bytes. */
+INLINE int six_bits(const uint8_t *at, int j, int minimum) {
+    const uint8_t *own = at + j + 4 * minimum;
+    if (j < 4) return *own & 63;
+    return (minimum ? at[j + 4] >> 4 : at[j + 4] & 15) | (own[-4] >> 6) << 4;
+}
+
+/* A number in the middle of those that q can be is a minimum, too: its product is exact. */
+INLINE void unpack_small(const int type, const uint8_t *at, eight *to) {
+    const int has_minimum = type == Q4_1 || type == Q5_1, has_fifth = type == Q5_0 || type == Q5_1;
+    const float scale = number_of_half(at), middle = type == Q8_0 ? 0 : has_fifth ? 16 : 8;
+    const float minimum = has_minimum ? -number_of_half(at + 2) : middle * scale;
+    const uint8_t *fifth = at + 2 + 2 * has_minimum;
+    const bytes both = bytes_at(fifth + 4 * has_fifth);
+    UNROLLED for (int half = 0; half < 2; half++) {
+        bytes q = half ? both >> 4 : both & 15;
+        if (type == Q8_0) q = bytes_at(fifth + 16 * half);
+        if (has_fifth) q |= fifth_bits(fifth + 2 * half);
+        put_numbers(type == Q8_0, to + 2 * half, q, scale, minimum);
+    }
+}
+
+INLINE void unpack_with_minima(const int type, const uint8_t *at, eight *to) {
+    const float scale = number_of_half(at), minimum = number_of_half(at + 2);
+    const uint8_t *fifth = at + 16, *low = fifth + (type == Q5_K ? 32 : 0);
+    UNROLLED for (int j = 0; j < 8; j++) {
+        const float own = scale * six_bits(at + 4, j, 0), least = minimum * six_bits(at + 4, j, 1);
+        UNROLLED for (int half = 0; half < 2; half++) {
+            const bytes both = bytes_at(low + 32 * (j / 2) + 16 * half);
+            bytes q = j % 2 ? both >> 4 : both & 15;
+            if (type == Q5_K) q |= (bytes_at(fifth + 16 * half) >> j & 1) << 4;
+            put_numbers(0, to + 4 * j + 2 * half, q, own, least);
+        }
+    }
+}
+
+INLINE void unpack_six_bits(const uint8_t *at, eight *to) {
+    const float scale = number_of_half(at + 208);
+    UNROLLED for (int group = 0; group < 16; group++) {
+        const int n = group / 8, j = group / 2 % 4, half = group % 2;
+        const bytes both = bytes_at(at + 64 * n + 32 * (j % 2) + 16 * half);
+        const bytes high = bytes_at(at + 128 + 32 * n + 16 * half) >> 2 * j & 3;
+        const float own = scale * ((const int8_t *)at)[192 + group];
+        put_numbers(0, to + 2 * group, (j < 2 ? both & 15 : both >> 4) | high << 4, own, 32 * own);
+    }
+}
+
+INLINE void unpack_few_bits(const int type, const uint8_t *at, eight *to) {
+    const int third = type == Q3_K;
+    const uint8_t *scales = at + (third ? 96 : 0), *low = at + (third ? 32 : 16);
+    const float scale = number_of_half(at + (third ? 108 : 80));
+    const float minimum = third ? 0 : number_of_half(at + 82);
+    UNROLLED for (int group = 0; group < 16; group++) {
+        const int n = group / 8, j = group / 2 % 4, half = group % 2;
+        bytes q = bytes_at(low + 32 * n + 16 * half) >> 2 * j & 3;
+        float own = scale * (scales[group] & 15), least = minimum * (scales[group] >> 4);
+        if (third) {
+            const int low_bits = group < 8 ? scales[group] & 15 : scales[group - 8] >> 4;
+            own = scale * ((low_bits | (scales[8 + group % 4] >> 2 * (group / 4) & 3) << 4) - 32);
+            q |= (bytes_at(at + 16 * half) >> (4 * n + j) & 1) << 2, least = 4 * own;
+        }
+        put_numbers(0, to + 2 * group, q, own, least);
+    }
+}
+
+INLINE void unpack(const int type, const uint8_t *at, eight *to) {
+    if (type <= BF16) {
+        UNROLLED for (int i = 0; i < 4; i++) to[i] = numbers_at(type, at + i * width_of(type) / 4);
+    } else if (type <= Q8_0) {
+        unpack_small(type, at, to);
+    } else if (type == Q4_K || type == Q5_K) {
+        unpack_with_minima(type, at, to);
+    } else if (type == Q6_K) {
+        unpack_six_bits(at, to);
+    } else {
+        unpack_few_bits(type, at, to);
+    }
+}
+
+INLINE float sum_of_eight(eight x) {
+    float four[4];
+    for (int i = 0; i < 4; i++) four[i] = x[i] + x[i + 4];
+    return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+/* Adds the products of a block of W, for one or two outputs, with rows of x. */
+INLINE void add_block(const int type, const int outputs, const int rows, const uint8_t *w,
+                      int64_t w_step, const float *x, int64_t x_step,
+                      eight sums[2][ROWS_AT_ONCE][2]) {
+    eight numbers[2][SUPERBLOCK / EIGHT];
+    UNROLLED for (int p = 0; p < outputs; p++) unpack(type, w + p * w_step, numbers[p]);
+#define ADD(I, SUM) \
+    UNROLLED for (int p = 0; p < outputs; p++) { \
+        UNROLLED for (int r = 0; r < rows; r++) { \
+            const eight of_x = *(const eight_anywhere *)(x + r * x_step + EIGHT * (I)); \
+            sums[p][r][SUM] += numbers[p][I] * of_x; \
+        } \
+    }
+    ADD(0, 0) ADD(1, 1) ADD(2, 0) ADD(3, 1)
+    for (int i = BLOCK / EIGHT; i < size_of(type) / EIGHT; i += 2) {
+        ADD(i, 0)
+        ADD(i + 1, 1)
+    }
+#undef ADD
+}
+
+/* What outputs from `first` on make of rows of x. Two sums of each, for one would wait for itself. */
+INLINE void rows_tile(const int type, const int outputs, const int rows, const map *m, int64_t first,
+                      const float *x, int64_t x_step, float *y, int64_t y_step) {
+    const int64_t size = size_of(type), width = width_of(type), blocks = m->inputs / size;
+    const int64_t left = m->inputs - blocks * size, left_bytes = left * width / size;
+    const int64_t each = blocks * width + left_bytes;
+    const uint8_t *w = (const uint8_t *)m->packed + first * each;
+    eight sums[2][ROWS_AT_ONCE][2];
+    UNROLLED for (int p = 0; p < outputs; p++) {
+        UNROLLED for (int r = 0; r < rows; r++) sums[p][r][0] = sums[p][r][1] = (eight){0};
+    }
+    for (int64_t b = 0; b < blocks; b++) {
+        UNROLLED for (int p = 0; p < outputs; p++) {
+            const uint8_t *ahead = w + p * each + b * width + 1024;
+            UNROLLED for (int i = 0; i < width; i += 64) __builtin_prefetch(ahead + i);
+        }
+        add_block(type, outputs, rows, w + b * width, each, x + b * size, x_step, sums);
+    }
+    if (type <= BF16 && left) {
+        float of_x[ROWS_AT_ONCE][BLOCK] = {0};
+        uint8_t of_w[2][BLOCK * sizeof(float)] = {0};
+        for (int r = 0; r < rows; r++) {
+            memcpy(of_x[r], x + r * x_step + blocks * size, (size_t)left * sizeof(float));
+        }
+        for (int p = 0; p < outputs; p++) {
+            memcpy(of_w[p], w + p * each + blocks * width, (size_t)left_bytes);
+        }
+        add_block(type, outputs, rows, of_w[0], sizeof of_w[0], of_x[0], BLOCK, sums);
+    }
+    UNROLLED for (int p = 0; p < outputs; p++) {
+        UNROLLED for (int r = 0; r < rows; r++) {
+            const float sum = sum_of_eight(sums[p][r][0] + sums[p][r][1]);
+            y[r * y_step + first + p] = sum + m->bias[first + p];
+        }
+    }
+}
+
+typedef void rows_form(const map *, int64_t, const float *, int64_t, float *, int64_t);
+#define FORM(TYPE, P, R) \
+    static __attribute__((noinline)) void TYPE##_##P##_##R( \
+        const map *m, int64_t first, const float *x, int64_t x_step, float *y, int64_t y_step) { \
+        rows_tile(TYPE, P, R, m, first, x, x_step, y, y_step); \
+    }
+#define FORMS(TYPE) FORM(TYPE, 2, 1) FORM(TYPE, 1, 1) FORM(TYPE, 1, 2) FORM(TYPE, 1, 3) FORM(TYPE, 1, 4)
+FORMS(F32) FORMS(F16) FORMS(BF16) FORMS(Q4_0) FORMS(Q4_1) FORMS(Q5_0) FORMS(Q5_1) FORMS(Q8_0)
+FORMS(Q2_K) FORMS(Q3_K) FORMS(Q4_K) FORMS(Q5_K) FORMS(Q6_K)
+#undef FORMS
+#undef FORM
+#define FORMS(TYPE) [TYPE] = {TYPE##_2_1, TYPE##_1_1, TYPE##_1_2, TYPE##_1_3, TYPE##_1_4}
+static rows_form *const ROWS_FORMS[][1 + ROWS_AT_ONCE] = {
+    FORMS(F32), FORMS(F16), FORMS(BF16), FORMS(Q4_0), FORMS(Q4_1), FORMS(Q5_0), FORMS(Q5_1),
+    FORMS(Q8_0), FORMS(Q2_K), FORMS(Q3_K), FORMS(Q4_K), FORMS(Q5_K), FORMS(Q6_K)};
+#undef FORMS
+
+/* Of outputs `first` to `last`: as many as stay in the cache meet all rows of x, in tiles of them. */
+static void rows_product(const map *m, int64_t first, int64_t last, int64_t rows, const float *x,
+                         int64_t x_step, float *y, int64_t y_step) {
+    rows_form *const *forms = ROWS_FORMS[m->type];
+    for (; first < last; first += OUTPUTS_AT_ONCE) {
+        const int64_t end = least(first + OUTPUTS_AT_ONCE, last);
+        for (int64_t r = 0; r < rows; r += ROWS_AT_ONCE) {
+            const int64_t count = least(ROWS_AT_ONCE, rows - r);
+            int64_t output = first;
+            for (; count == 1 && output + 2 <= end; output += 2) {
+                forms[0](m, output, x + r * x_step, x_step, y + r * y_step, y_step);
+            }
+            for (; output < end; output++) {
+                forms[count](m, output, x + r * x_step, x_step, y + r * y_step, y_step);
+            }
+        }
+    }
+}
+
 typedef struct {
     const map *m;
     int64_t rows, x_step, y_step;
@@ -609,11 +871,15 @@ typedef struct {
 
 static void product_part(const void *about, int64_t part, int64_t parts) {
     const product_work *o = about;
-    const int64_t panel = o->whole ? LANES : PANEL, panels = (o->m->outputs + panel - 1) / panel;
+    const int in_rows = o->m->type != PANELS;
+    const int64_t panel = in_rows ? 1 : o->whole ? LANES : PANEL;
+    const int64_t panels = (o->m->outputs + panel - 1) / panel;
     const int64_t fours = (panels + 3) / 4; /* a row takes four at a time */
     const int64_t first = 4 * (fours * part / parts);
     const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
-    if (o->whole) {
+    if (in_rows) {
+        rows_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
+    } else if (o->whole) {
         whole_product(o->m, first, last, o->rows, o->whole, o->y, o->y_step);
     } else {
         float_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
@@ -629,8 +895,10 @@ void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *
         const float *in = x + r * x_step;
         to = is_wide ? (void *)rounded_wide(in, m->inputs, 0, to) : rounded(in, m->inputs, added, to);
     }
-    const product_work all_of_it = {m, rows, x_step, y_step, x, whole, y};
-    share(product_part, &all_of_it, rows * m->inputs * m->outputs);
+    for (; m; y += m->outputs, m = m->next) {
+        const product_work all_of_it = {m, rows, x_step, y_step, x, whole, y};
+        share(product_part, &all_of_it, rows * m->inputs * m->outputs);
+    }
 }
 
 /* ---- Programs: what `recording.py` has seen an equation do ---- */
@@ -1416,7 +1684,8 @@ int suits(void) {
     return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #elif defined __AVX2__
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
 #else
     return 1;
 #endif

@@ -34,10 +34,10 @@ OPTIMISED = ("-O2", "-ftree-vectorize")
 # Of x86-64 by name, the best first; what is asked of the compiler.
 X86_LEVELS = {
     "avx512": (
-        *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma"),
+        *("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma", "-mf16c"),
         "-mprefer-vector-width=512",
     ),
-    "avx2": ("-mavx2", "-mfma"),
+    "avx2": ("-mavx2", "-mfma", "-mf16c"),
 }
 IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 LEVELS: dict[str, tuple[str, ...]] = X86_LEVELS if IS_X86 else {"plain": ()}

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from seqgen.engines.blocks import CODES, BlockMatrix
 from seqgen.engines.native.library import library
 
 # Inputs that whole numbers take at a time; and those of x that share a scale, of int4's W too.
@@ -25,6 +26,7 @@ class _Map(ctypes.Structure):
     _fields_: ClassVar = [
         *((name, ctypes.c_int64) for name in ("outputs", "inputs")),
         *((name, ctypes.c_void_p) for name in ("packed", "bias", "scales", "of_blocks")),
+        *(("type", ctypes.c_int64), ("next", ctypes.c_void_p)),
     ]
 
 
@@ -132,6 +134,28 @@ class NativeInt4Map(NativeMap):
     @property
     def scratch(self) -> int:
         return -(-self.inputs // BLOCK) * (8 + BLOCK)  # of a block a scale, a sum, and the row
+
+
+class NativeBlockMap(NativeMap):
+    """Linear map over the rows of a file, as they are there; see `blocks.BlockMatrix`.
+
+    Args:
+        weight: W (O, I).
+        bias: b (O,) or none.
+    """
+
+    def __init__(self, weight: BlockMatrix, bias: np.ndarray | None) -> None:
+        self.outputs, self.inputs = weight.shape
+        self._product = library().product
+        bias, end = _filled(bias, 1, self.outputs), self.outputs
+        self._kept, self.address = [bias], None
+        for part in reversed(weight.parts):
+            raw, end = np.ascontiguousarray(part.raw), end - len(part.raw)
+            begin = bias[end:].ctypes.data
+            about = _Map(len(raw), self.inputs, raw.ctypes.data, begin, None, None)
+            about.type, about.next = CODES[part.kind], self.address
+            self._kept += raw, about
+            self.address = ctypes.addressof(about)
 
 
 def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:

@@ -155,6 +155,8 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     elif out.json:
         raise UsageError("--json needs --out FILE: standard output has the model")
     loaded = loaded or load(stored, "cpu")
+    if (said := loaded.stored.describe_conversion()) is not None:
+        out.announce(said)
     if written.out == "-":
         put_bytes(exported(loaded, file_format, merge, number_type))
         return

@@ -133,10 +133,10 @@ def _import_found(
             imported.tokenizer.save(stored.path / TOKENIZER)
             if imported.source_tokenizer is not None:
                 imported.source_tokenizer.save(stored.path / SOURCE_TOKENIZER)
-        if imported.adapters is None:
+        if imported.tensors is None:
             stored.write_weights(imported.model)
         else:
-            stored.replace_part(WEIGHTS, *tensor_pieces(imported.adapters.tensors))
+            stored.replace_part(WEIGHTS, *tensor_pieces(imported.tensors))
         stored.write_record(
             created=store.now(),
             seqgen_version=__version__,
@@ -184,7 +184,7 @@ def _read_adapters(path: Path, base: str | None) -> tuple[ImportedModel, dict[st
         framing=loaded.framing,
         facts={},
         source_tokenizer=loaded.source_tokenizer,
-        adapters=adapters,
+        tensors=adapters.tensors,
     )
     return imported, {"adapter": Adapter(stored.reference, adapters.rank, adapters.alpha)}
 

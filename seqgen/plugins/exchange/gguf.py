@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from seqgen.engines.blocks import TYPES, StoredRows, dequantize
 from seqgen.errors import SeqgenError, first_line
 from seqgen.packages import require_packages
 
@@ -29,12 +30,10 @@ NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
 UINT32, FLOAT32, BOOL = 4, 6, 7
 INT32 = 5
-# Types of tensors: how many elements make a block, and its bytes.
-BLOCKS = {0: ("F32", 1, 4), 1: ("F16", 1, 2), 8: ("Q8_0", 32, 34), 30: ("BF16", 1, 2)}
-# Those that the gguf package reads.
-BLOCKS |= {2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24)}
-BLOCKS |= {10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144)}
-BLOCKS |= {13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210)}
+# Types of tensors by number: how many elements make a block, and its bytes.
+NAMES = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K"}
+NAMES |= {11: "Q3_K", 12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 30: "BF16"}
+BLOCKS = {number: (name, TYPES[name].size, TYPES[name].width) for number, name in NAMES.items()}
 MOST_DIMENSIONS = 4
 # Items of a list: no vocabulary comes near this.
 MOST_ITEMS = 1 << 23
@@ -160,26 +159,17 @@ class GGUFFile:
             )
         return entry
 
-    def read(self, name: str) -> np.ndarray:
-        """Read a tensor as float32.
-
-        Raises:
-            SeqgenError: its numbers need the gguf package.
-        """
+    def rows(self, name: str) -> StoredRows:
+        """Return the rows of a tensor, mapped, in the type that they have."""
         entry = self.tensors[name]
         raw = np.frombuffer(self._map, np.uint8, entry.size, entry.begin)
-        title = BLOCKS[entry.kind][0]
-        if title == "Q8_0":
-            blocks = raw.reshape(-1, 34)  # a scale, and 32 numbers
-            scales = blocks[:, :2].copy().view("<f2").astype(np.float32)
-            values = blocks[:, 2:].view(np.int8) * scales
-        elif title == "BF16":
-            values = (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
-        elif title in ("F32", "F16"):
-            values = raw.view({"F32": "<f4", "F16": "<f2"}[title]).astype(np.float32)
-        else:
-            values = _package(f"reading numbers of type {title}").dequantize(raw, entry.kind)
-        return values.reshape(entry.shape)
+        count = math.prod(entry.shape[:-1])
+        return StoredRows(NAMES[entry.kind], raw.reshape(count, entry.size // max(1, count)))
+
+    def read(self, name: str) -> np.ndarray:
+        """Read a tensor as float32."""
+        rows = self.rows(name)
+        return dequantize(rows.raw, rows.kind).reshape(self.tensors[name].shape)
 
 
 def write(

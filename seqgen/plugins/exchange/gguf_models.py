@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqgen.engines.blocks import BlockMatrix
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import json_bytes, parse_json
 from seqgen.models.base import weights_of
-from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import RopeScaling, read_rope_scaling, rope_rates
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import gguf, hf_config
 from seqgen.plugins.exchange.formats import NumberType
 from seqgen.plugins.exchange.gguf import GGUFFile
 from seqgen.plugins.exchange.hf_config import Fields
-from seqgen.plugins.exchange.hf_models import filled, require_transformer
+from seqgen.plugins.exchange.hf_models import as_stored, require_transformer
 from seqgen.plugins.exchange.hf_own import (
     learnt_pieces,
     marks_spaces,
@@ -161,11 +161,11 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     tokenizer, framing = read_vocabulary(file, config.vocab_size)
     tensors = {part.ours: _read(file, part, family, config) for part in parts}
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
-    model = filled(Transformer, config, tensors)
+    model, stored = as_stored(config, tensors)
     template = file.facts.get(TEMPLATE)
     kept = {"chat_template": template} if isinstance(template, str) else {}
     facts = {"family": family, KEPT: kept, SPECIAL_TOKENS: special_names_of(file)}
-    return ImportedModel("transformer", model, tokenizer, data, framing, facts)
+    return ImportedModel("transformer", model, tokenizer, data, framing, facts, tensors=stored)
 
 
 def config_of(file: gguf.GGUFFile, family: str) -> TransformerConfig:
@@ -296,8 +296,16 @@ def _check(file: gguf.GGUFFile, parts: Iterable[TensorPart], config: Transformer
             raise file.error(f"{ROPE_FACTORS} is another scaling of positions than Llama 3.1's")
 
 
-def _read(file: gguf.GGUFFile, part: TensorPart, family: str, config: TransformerConfig) -> Tensor:
-    """Read one of the model's tensors from a GGUF file."""
+def _read(
+    file: gguf.GGUFFile, part: TensorPart, family: str, config: TransformerConfig
+) -> Tensor | BlockMatrix:
+    """Read one of the model's tensors from a GGUF file: a matrix as it is, others as float32."""
+    rows = [(name, file.rows(name)) for name, shape in part.theirs if len(shape) == 2]
+    if any(one.kind != "F32" for _, one in rows):
+        return BlockMatrix(
+            replace(one, raw=_turned(name, one.raw, family, config, back=True))
+            for name, one in rows
+        )
     tensors = [_turned(name, file.read(name), family, config, back=True) for name, _ in part.theirs]
     return torch.from_numpy(np.concatenate(tensors) if len(tensors) > 1 else tensors[0].copy())
 

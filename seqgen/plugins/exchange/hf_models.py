@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from seqgen.engines.blocks import BlockMatrix
 from seqgen.engines.memory_limit import build_on_meta
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.errors import SeqgenError
@@ -55,10 +56,10 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
         parts = list(parts_of(names_of(family), config, biased))
         tensors.check(parts, {"lm_head.weight"} if config.tie_weights else ())
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
-        model = filled(Transformer, config, {part.ours: tensors.read(part) for part in parts})
+        model, stored = as_stored(config, {part.ours: tensors.read(part) for part in parts})
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
     facts = {"family": family, **_chat_facts(path)}
-    return ImportedModel("transformer", model, tokenizer, data, framing, facts)
+    return ImportedModel("transformer", model, tokenizer, data, framing, facts, tensors=stored)
 
 
 def _chat_facts(path: Path) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def _read_pairs(path: Path, table: Mapping[str, Any], name: str) -> ImportedMode
         config = replace(config, decoder_start=tokens.decoder_start)
         if tokens.source is tokens.target:  # whose embeddings may be two all the same
             config = replace(config, source_vocab_size=None)
-        tensors_of = {part.ours: tensors.read(part) for part in parts}
+        tensors_of = {part.ours: tensors.read(part).float() for part in parts}
         model = filled(Seq2SeqTransformer, config, tensors_of)
     # What the window holds of a text besides its end, and of a source besides what frames it.
     longest = {"max_target_len": max(1, config.window - 1 - (tokens.decoder_start is not None))}
@@ -181,6 +182,23 @@ def require_transformer(exported: ModelToExport, file_format: str) -> Transforme
     return model
 
 
+def as_stored(
+    config: TransformerConfig, tensors: Mapping[str, Tensor | BlockMatrix]
+) -> tuple[Transformer, dict[str, Tensor | BlockMatrix]]:
+    """Return a transformer without weights, and what is stored of it.
+
+    Biases that are not among the tensors are zeros.
+    """
+    model = build_on_meta(Transformer, config)
+    return model, {**zero_biases(model), **tensors}
+
+
+def zero_biases(model: Transformer) -> dict[str, Tensor]:
+    """Make biases of zeros for a model, by name."""
+    names = {name: x.shape for name, x in model.named_parameters() if name.endswith(".bias")}
+    return {name: torch.zeros(shape) for name, shape in names.items()}
+
+
 AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
 
 
@@ -192,7 +210,6 @@ def filled(
     Biases that are not among them are zeros.
     """
     model = build_on_meta(kind, config)
-    zeros = {n: torch.zeros(x.shape) for n, x in model.named_parameters() if n.endswith(".bias")}
-    take_weights(model, {**zeros, **tensors})
+    take_weights(model, {**zero_biases(model), **tensors})
     model.waves = position_waves(TensorOps, config, config.window)
     return model.eval()

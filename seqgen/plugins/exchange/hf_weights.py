@@ -248,7 +248,7 @@ class Tensors:
         return SeqgenError(f"{places[0]}: {message}")
 
     def read(self, part: TensorPart) -> Tensor:
-        """Read one of seqgen's tensors as float32."""
+        """Read one of seqgen's tensors, in the type of the file but for float64."""
         import torch
 
         places = [self.files[name] for name, _ in part.theirs]
@@ -258,7 +258,7 @@ class Tensors:
         whole = whole[0] if part.row else whole
         for axis in part.stream:
             whole = whole.index_select(axis, torch.tensor(halves(whole.shape[axis])))
-        return whole.to(torch.float32).contiguous()
+        return (whole.float() if whole.dtype == torch.float64 else whole).contiguous()
 
 
 def check_tensors(

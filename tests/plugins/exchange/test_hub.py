@@ -85,12 +85,8 @@ def refused(cli, *command):
     return line
 
 
-def weights_of(name):
-    return store.find(name).load()[0].state_dict()
-
-
 def same_weights(name, folder):
-    given, wanted = weights_of(name), read_model(folder, None).model.state_dict()
+    given, wanted = store.find(name).weights(), read_model(folder, None).tensors
     return given.keys() == wanted.keys() and all(torch.equal(given[k], wanted[k]) for k in wanted)
 
 
@@ -414,7 +410,7 @@ def test_a_pushed_model_comes_back_as_it_was(hub, book, tmp_path, cli, monkeypat
         "latin-1"
     )
     assert cli("import", "hf:me/book", "--name", "back")[0] == 0
-    given, wanted = weights_of("back"), weights_of(book)
+    given, wanted = store.find("back").weights(), store.find(book).weights()
     assert given.keys() == wanted.keys() and all(torch.equal(given[k], wanted[k]) for k in wanted)
 
 
