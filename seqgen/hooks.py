@@ -159,9 +159,11 @@ class Plugin:
             path that `--tokenizer` names, a file or a folder, until one returns a `Tokenizer`; it
             returns None for a path that is none of its own.
         document_readers: of files that hold text in another form, by the ending of their names in
-            lower case, such as ".pdf". Each is called with the path of a file, and yields its text
-            in pieces; commands then read such files as they read texts. A `SeqgenError` says why a
-            file cannot be read.
+            lower case, such as ".pdf" or ".tar.gz". Each is called with the path of a file, and
+            yields its text in pieces; commands then read such files as they read texts. What a
+            generator returns says what was taken from the file, such as "12 pages". A
+            `SeqgenError`, which begins with the path, says why a file cannot be read; in a folder,
+            that file is left out.
         datasets: other kinds of data that models of text learn from: classes derived from
             `seqgen.training.datasets.dataset.Dataset`. Two class methods recognise them: `reads`
             says whether a file of records, given by its path, is of this kind; `suits`, which is

@@ -151,7 +151,7 @@ def tokenize(
     names = given_or_piped(texts.files, "seqgen tokenize FILE")
     if encoder.train is not None:
         names = _trained_on(names, encoder.as_text, out)
-    sources = Inputs(out.quiet).open(names)
+    sources = Inputs(out.quiet, as_text=encoder.as_text).open(names)
     if encoder.train is not None:
         _train(encoder, sources, texts, saved, out)
         return

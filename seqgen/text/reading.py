@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import glob
 import gzip
 import hashlib
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, Literal
@@ -50,11 +51,13 @@ class Text:
         paths: the files, in order; each may begin with a byte order mark, which is dropped.
         newlines: "keep" leaves CRLF as it is; "lf" makes it LF.
         ending: what separates the files; see `join_files`.
+        as_text: read documents as they are, not their text; see `document_reader`.
     """
 
     paths: tuple[Path, ...]
     newlines: Literal["keep", "lf"] = "keep"
     ending: str = ""
+    as_text: bool = False
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[str]:
         """Yield the characters from `start` to `end` in pieces.
@@ -73,7 +76,8 @@ class Text:
 
     def _all(self) -> Iterator[str]:
         # Joined first: a CRLF may stand across two files.
-        joined = join_files(map(decode_file, self.paths), self.ending)
+        files = (decode_file(path, self.as_text) for path in self.paths)
+        joined = join_files(files, self.ending)
         return unix_newlines(joined) if self.newlines == "lf" else joined
 
     @property
@@ -184,11 +188,11 @@ def survey(chunks: Iterable[str]) -> Survey:
     return surveyor.facts
 
 
-def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
+def text_files(names: Sequence[str | Path], as_text: bool = False) -> tuple[Path, ...]:
     """List the text files that names of files, folders and patterns refer to, sorted by path.
 
     A name that does not exist but has `*`, `?` or `[` is a pattern (`**` is any depth). Of folders
-    and patterns, files that are not text are left out; see `binary_files`.
+    and patterns, files that are not text are left out; see `is_binary`.
 
     Raises:
         UsageError: a name is empty.
@@ -200,7 +204,7 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
         if files is None:
             paths.append(Path(given))
             continue
-        texts = [path for path in files if not is_binary(path)]
+        texts = [path for path in files if not is_binary(path, as_text)]
         if not texts:
             raise no_text_error(given, files)
         paths += texts
@@ -209,6 +213,9 @@ def text_files(names: Sequence[str | Path]) -> tuple[Path, ...]:
 
 def no_text_error(name: str | Path, files: Sequence[Path]) -> SeqgenError:
     """Build the error that a folder or pattern contains no text."""
+    fault = next((facts.fault for path in files if (facts := document_facts(path))), None)
+    if fault:
+        return SeqgenError(f"{name} has no text: {fault}")
     kinds = ((KINDS.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
     number, path = min(kinds, default=(None, files[0]))
     if number is None:
@@ -228,9 +235,9 @@ def file_kind(path: Path) -> FileKind | None:
     return None if document_reader(path) else recognise_kind(path, read_head(path))
 
 
-def binary_files(name: str | Path) -> list[Path]:
+def binary_files(name: str | Path, as_text: bool = False) -> list[Path]:
     """List the files of a folder or pattern that `text_files` skips."""
-    return [path for path in files_in(name) or () if is_binary(path)]
+    return [path for path in files_in(name) or () if is_binary(path, as_text)]
 
 
 def files_in(given: str | Path) -> list[Path] | None:
@@ -262,14 +269,17 @@ def files_in(given: str | Path) -> list[Path] | None:
     raise SeqgenError(f"there is no file {name}")
 
 
-def is_binary(path: Path) -> bool:
+def is_binary(path: Path, as_text: bool = False) -> bool:
     """Check whether a file is binary: neither text, compressed text, nor a token file.
 
-    A text in UTF-16 is a text: that it is not UTF-8 is an error where it is read.
+    A text in UTF-16 is a text: that it is not UTF-8 is an error where it is read. A document is one
+    if its text can be read, or if all files are read `as_text` and it is one as it is.
     """
+    if not as_text and (facts := document_facts(path)) is not None:
+        return bool(facts.fault)
     if path.suffix.lower() in UNPACKED:
         return False
-    head = read_head(path)
+    head = read_head(path, as_text)
     if head.startswith(TEXTS):
         return False
     kind = recognise_kind(path, head)
@@ -285,13 +295,13 @@ def has_nul(path: Path) -> bool:
     return 0 < text.count("\0") < len(text)
 
 
-def read_head(path: Path) -> bytes:
+def read_head(path: Path, as_text: bool = False) -> bytes:
     """Read the first bytes of a file, decompressed if its name says that it is compressed.
 
-    None of a pipe, which could be read only once, of a document that a plugin reads, nor where a
-    file cannot be read.
+    None of a pipe, which could be read only once, of a document that a plugin reads (unless it is
+    read `as_text`), nor where a file cannot be read.
     """
-    if document_reader(path):
+    if document_reader(path, as_text):
         return b""
     try:
         return next(_blocks(path, HEAD_BYTES), b"")[:HEAD_BYTES] if path.is_file() else b""
@@ -309,19 +319,31 @@ def _in_cache(path: Path, given: Path) -> bool:
     return PYTHON_CACHE in path.parts and PYTHON_CACHE not in given.parts
 
 
-def document_reader(path: Path) -> tuple[InstalledPlugin, str] | None:
-    """Look up the plugin and the reader target for a document's file ending, or None."""
-    return hooks.document_readers().get(path.suffix.lower())
+def document_reader(path: Path, as_text: bool = False) -> tuple[InstalledPlugin, str] | None:
+    """Look up the plugin and the reader target for a document's file ending, or None.
+
+    Args:
+        path: the file; of an ending such as ".tar.gz", the whole counts before its last part.
+        as_text: read every file as it is: there is none.
+    """
+    readers = {} if as_text else hooks.document_readers()
+    endings = "".join(path.suffixes[-2:]).lower(), path.suffix.lower()
+    return next((readers[ending] for ending in endings if ending in readers), None)
 
 
-def read_document(path: Path, plugin: InstalledPlugin, target: str) -> Iterator[str]:
+def read_document(
+    path: Path, plugin: InstalledPlugin, target: str
+) -> Generator[str, None, str | None]:
     """Yield the text of a document in pieces, extracted by a plugin's reader.
+
+    Returns:
+        what was taken from it, if the reader says so.
 
     Raises:
         SeqgenError: the plugin cannot read it.
     """
     try:
-        yield from plugin.load(target)(path)
+        return (yield from plugin.load(target)(path))
     except (SeqgenError, OSError):
         raise
     except hooks.FAULTS as error:
@@ -329,20 +351,61 @@ def read_document(path: Path, plugin: InstalledPlugin, target: str) -> Iterator[
         raise SeqgenError(f"{path} cannot be read by the plugin {plugin.title}: {why}") from error
 
 
-def decode_file(path: Path) -> Iterator[str]:
+@dataclass(frozen=True)
+class DocumentFacts:
+    """What a plugin's reader takes from a document.
+
+    Attributes:
+        taken: such as "12 pages, 34,567 characters"; "" if the reader does not say it.
+        fault: why the document cannot be read, with its name; "" if it can.
+    """
+
+    taken: str = ""
+    fault: str = ""
+
+
+def document_facts(path: Path) -> DocumentFacts | None:
+    """Read a document to its end; return what was taken from it. None for other files."""
+    if document_reader(path) is None or not path.is_file():
+        return None
+    status = path.stat()
+    return _document_facts(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.cache
+def _document_facts(path: Path, changed: int, size: int) -> DocumentFacts:
+    """Read a document as it was `changed` last, once in a process; see `document_facts`."""
+    pieces = decode_file(path)
+    try:
+        while True:
+            next(pieces)
+    except StopIteration as end:
+        return DocumentFacts(taken=end.value or "")
+    except SeqgenError as error:
+        return DocumentFacts(fault=str(error))
+
+
+def decode_file(path: Path, as_text: bool = False) -> Generator[str, None, str | None]:
     """Yield the text of one file in pieces, without byte order mark.
+
+    Args:
+        path: the file.
+        as_text: read a document as it is, not its text.
+
+    Returns:
+        what was taken from a document, if its reader says so.
 
     Raises:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
     """
     with reporting_os_errors(f"{path} cannot be read"):
-        if (reader := document_reader(path)) is not None:
-            yield from read_document(path, *reader)
-            return
+        if (reader := document_reader(path, as_text)) is not None:
+            return (yield from read_document(path, *reader))
         try:
             yield from decode_blocks(_blocks(path), str(path))
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
             raise SeqgenError(f"{path} is damaged: {error}") from None
+    return None
 
 
 def _blocks(path: Path, size: int | None = None) -> Iterator[bytes]:

@@ -8,7 +8,15 @@ from pathlib import Path
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.text.file_kinds import FileKind, extraction_advice
-from seqgen.text.reading import file_kind, files_in, has_nul, is_binary, no_text_error, read_head
+from seqgen.text.reading import (
+    document_reader,
+    file_kind,
+    files_in,
+    has_nul,
+    is_binary,
+    no_text_error,
+    read_head,
+)
 from seqgen.wording import first_names, plural
 
 # What stands beside data in a folder.
@@ -20,7 +28,7 @@ def training_files(names: Sequence[str | Path], as_text: bool) -> tuple[Path, ..
 
     Args:
         names: of files, folders and patterns; of the latter, such files are left out.
-        as_text: read records and tables too, as they are.
+        as_text: read records, tables and documents too, as they are.
 
     Raises:
         UsageError: a name is empty, or is that of records or of a table.
@@ -51,15 +59,20 @@ def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path
     data = sorted(set(inside) - set(texts))
     if not all(path.name.lower().startswith(BESIDE) for path in texts):
         return texts
-    hidden = any((kind := file_kind(path)) and kind.holds != "nothing" for path in data)
-    if texts and not hidden:
+    if texts and not any(map(_may_hold_text, data)):
         return texts
     raise no_text_error(name, inside)
 
 
 def _is_hidden(path: Path, as_text: bool) -> bool:
-    hidden = is_binary(path) or _hiding_kind(path, as_text) is not None
+    hidden = is_binary(path, as_text) or _hiding_kind(path, as_text) is not None
     return hidden and (as_text or not _is_dataset(path))
+
+
+def _may_hold_text(path: Path) -> bool:
+    """Check whether a file that is left out is a document, or of a kind that may hold a text."""
+    kind = file_kind(path)
+    return document_reader(path) is not None or (kind is not None and kind.holds != "nothing")
 
 
 def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
@@ -79,7 +92,7 @@ def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
     """Yield notices about skipped files, markup, and files with NUL characters."""
     for name in names:
         inside = files_in(name)
-        files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p)]
+        files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p, as_text)]
         kinds = [(path, kind) for path in files if not as_text and (kind := file_kind(path))]
         left_out = {str(path): kind.name for path, kind in kinds if _hiding_kind(path, as_text)}
         if left_out and inside is not None:

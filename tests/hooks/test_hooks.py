@@ -173,6 +173,11 @@ def test_documents_are_read_as_texts(tmp_path, monkeypatch, cli):
     ):
         (folder / "b.rot").write_bytes(content)
         assert cli("train", folder / "b.rot", *common, "b") == (1, "", f"{said}{why}\n")
+        # In a folder it is left out, and the rest is read.
+        code, out, err = cli("train", folder, *common[:2], "--name", "all", "--overwrite")
+        left_out = said.replace("seqgen: ", "left out: ")
+        assert (code, out) == (0, "") and err.count(f"{left_out}{why}\n") == 1
+        assert cli("perplexity", document, "-m", "all")[1] in scores
     (folder / "b.none").write_text("x")
     why = "ModuleNotFoundError: No module named 'stranger_rot.gone'"
     assert cli("train", folder / "b.none", *common, "b")[2].endswith(f"{why}\n")

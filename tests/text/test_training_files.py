@@ -228,7 +228,7 @@ def test_a_folder_that_datasets_saved_is_not_trained_on_by_its_metadata(beside, 
 @pytest.mark.parametrize(
     ("name", "start", "what"),
     [
-        ("page.html", "<p>", "HTML: tags are"),
+        ("page", "<html>", "HTML: tags are"),
         ("a.txt", "\n<!DOCTYPE HTML>", "HTML: tags are"),
         ("b", "<HTML lang=x>", "HTML: tags are"),
         ("a.xml", "<p>", "XML: tags are"),
@@ -248,11 +248,11 @@ def test_markup_is_trained_on_with_a_notice(name, start, what, tmp_path, capsys)
 
 
 def test_each_kind_of_markup_in_a_folder_is_told(tmp_path, capsys):
-    for name in ("a.html", "b.html", "c.xml"):
-        (tmp_path / name).write_text(TEXT)
+    for name, start in (("a", "<html>"), ("b.txt", "<!doctype html>"), ("c.xml", "")):
+        (tmp_path / name).write_text(start + TEXT)
     assert run(["train", str(tmp_path), *COUNT]) == 0
     said = capsys.readouterr().err
-    assert "a.html and 1 more are HTML" in said and "c.xml is XML" in said
+    assert f"{tmp_path / 'a'} and 1 more are HTML" in said and "c.xml is XML" in said
 
 
 @pytest.mark.parametrize("start", [b"SQLite format 3\0", b"a\0b", bytes(90)])

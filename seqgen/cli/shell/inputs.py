@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 # A pipe that is shorter than this is kept in memory.
 IN_MEMORY = 1 << 24
+# Documents of a folder that a command says something about, each on a line.
+DOCUMENTS_NAMED = 5
 # Identifies a file whatever it is called: its device and its inode.
 Identity = tuple[int, int]
 
@@ -138,11 +140,13 @@ class Input:
         name: as it was given; of a file in a folder, its path; `-` for standard input.
         identity: equal for the same file under another name.
         content: a regular file, or what comes by a pipe.
+        as_text: a document is read as it is, not its text.
     """
 
     name: str
     identity: Identity | None
     content: Path | Pipe
+    as_text: bool = False
 
     @property
     def title(self) -> str:
@@ -196,7 +200,7 @@ class Input:
                 )
             chunks = self.token_file.text()
         elif isinstance(self.content, Path):
-            chunks = decode_file(self.content)
+            chunks = decode_file(self.content, self.as_text)
         else:
             chunks = decode_blocks(read(self.content), self.title)
         return unix_newlines(chunks) if newlines == "lf" else chunks
@@ -222,12 +226,18 @@ class Inputs:
         quiet: say nothing.
         field: what is read of files of records; see `keep`.
         one_line: write each of those texts on a line of its own.
+        as_text: read documents as they are, not their text.
     """
 
     def __init__(
-        self, quiet: bool = False, field: str | None = None, one_line: bool = False
+        self,
+        quiet: bool = False,
+        field: str | None = None,
+        one_line: bool = False,
+        as_text: bool = False,
     ) -> None:
         self._quiet, self._field, self._one_line = quiet, field, one_line
+        self._as_text = as_text
         self._known: dict[Identity | None, Input] = {}
         self._kept_texts: dict[Identity | None, Path] = {}
         self._told: set[str] = set()
@@ -314,7 +324,7 @@ class Inputs:
         return known
 
     def _named(self, name: str) -> list[Input]:
-        from seqgen.text.reading import binary_files, text_files
+        from seqgen.text.reading import text_files
         from seqgen.text.records import holds_records
 
         if name == "-":
@@ -324,13 +334,32 @@ class Inputs:
             if not paths:
                 raise SeqgenError(f"{name} has no .jsonl and no .parquet file")
             return [self._at(path) for path in paths]
-        paths = text_files([file_name(name)])
-        others = binary_files(name)
-        if others and not self._quiet and name not in self._told:
+        paths = text_files([file_name(name)], self._as_text)
+        if not self._quiet and name not in self._told:
             self._told.add(name)
-            left_out = f"{plural(len(others), 'file')} of {name} left out"
-            announce(f"{left_out}: not text ({first_names([*map(str, others)], 3)})")
+            self._say_what_is_read(name, paths)
         return [self._at(path) for path in paths]
+
+    def _say_what_is_read(self, name: str, paths: Sequence[Path]) -> None:
+        """Say which files of a folder are left out, and what was taken from each document."""
+        from seqgen.text.reading import binary_files, document_facts
+
+        others = binary_files(name, self._as_text)
+        documents = {
+            path: facts
+            for path in (() if self._as_text else (*others, *paths))
+            if (facts := document_facts(path)) is not None
+        }
+        if binary := [str(path) for path in others if path not in documents]:
+            left_out = f"{plural(len(binary), 'file')} of {name} left out"
+            announce(f"{left_out}: not text ({first_names(binary, 3)})")
+        faults = [f"left out: {documents[path].fault}" for path in others if path in documents]
+        taken = [f"{path}: {facts.taken}" for path, facts in documents.items() if facts.taken]
+        for said, more in ((faults, "are left out"), (taken, "were read: seqgen data lists them")):
+            for line in said[:DOCUMENTS_NAMED]:
+                announce(line)
+            if len(said) > DOCUMENTS_NAMED:
+                announce(f"{len(said) - DOCUMENTS_NAMED:,} more documents {more}")
 
     def _at(self, path: Path) -> Input:
         status = path.stat()
@@ -340,7 +369,7 @@ class Inputs:
                 raise SeqgenError(f"{path} is a device, and seqgen reads files and pipes")
             return self._pipe(str(path), _identity(status))
         recording.run.read(path)
-        source = Input(str(path), _identity(status), path)
+        source = Input(str(path), _identity(status), path, self._as_text)
         self._known.setdefault(source.identity, source)
         return source
 

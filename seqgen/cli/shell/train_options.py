@@ -127,7 +127,8 @@ class TrainingFiles(Options, panel=Panel.WHAT):
 
     def inputs(self, settings: Any, out: Output) -> Inputs:
         """List the input files, with the field to read from records."""
-        return Inputs(out.quiet, self.field, settings.documents == "line")
+        one_line = settings.documents == "line"
+        return Inputs(out.quiet, self.field, one_line, bool(settings.as_text))
 
     def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
         """Resolve the settings `val` and `val_target` from their flags.

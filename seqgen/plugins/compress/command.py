@@ -33,7 +33,7 @@ class AnyFile(Options):
         if is_terminal(sys.stdout) and not out.json:
             raise UsageError(f"will not write a file to a terminal: seqgen {command} FILE > RESULT")
         (name,) = given_or_piped([self.file], f"seqgen {command} FILE")
-        content = Inputs(out.quiet).open_one(name).content
+        content = Inputs(out.quiet, as_text=True).open_one(name).content
         return content.read_bytes() if isinstance(content, Path) else b"".join(content.blocks())
 
 

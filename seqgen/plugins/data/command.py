@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from seqgen.plugins.data.report import DataReport
 
 
+# Begins another line of a fact in the table.
+_NEXT_LINE = f"\n{'':25}"
+
+
 class Reported(Options):
     """Options of `seqgen data`: the text, and the part that `train` would hold out."""
 
@@ -81,8 +85,9 @@ def _facts(report: DataReport) -> dict[str, str]:
         "Zipf, Heaps": " and ".join(figure(one["exponent"]) for one in (report.zipf, report.heaps)),
     }
     for line in most[:3]:
-        facts["boilerplate"] += f"\n{'':25}{count(line['count'])} x {one_line(line['text'])}"
-    return facts
+        facts["boilerplate"] += f"{_NEXT_LINE}{count(line['count'])} x {one_line(line['text'])}"
+    documents = (f"{one_line(name)}: {taken}" for name, taken in report.documents.items())
+    return facts | ({"documents": _NEXT_LINE.join(documents)} if report.documents else {})
 
 
 def _draw(law: str, found: Mapping[str, Any]) -> None:

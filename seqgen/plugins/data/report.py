@@ -15,7 +15,7 @@ import numpy as np
 from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig
 from seqgen.text.overlap import LEAST, Overlap, overlap_of_lines
-from seqgen.text.reading import Surveyor, Text, lines
+from seqgen.text.reading import Surveyor, Text, document_facts, lines
 from seqgen.text.split import split_text
 from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.wording import ShortRepr, plural
@@ -53,6 +53,7 @@ class DataReport(ShortRepr):
 
     Attributes:
         files: names.
+        documents: what was taken from each file that is no plain text, by its name.
         bytes: of UTF-8.
         characters: code points.
         lines: all of them.
@@ -81,6 +82,7 @@ class DataReport(ShortRepr):
     """
 
     files: list[str]
+    documents: dict[str, str]
     bytes: int
     characters: int
     lines: int
@@ -143,6 +145,7 @@ def data_report(text: Text, config: DataConfig) -> DataReport:
     held_out = None if split.val is None else overlap_of_lines(split.train, split.val, least)
     report = DataReport(
         files=[str(path) for path in text.paths],
+        documents=dict(_documents(text)),
         bytes=facts.bytes,
         characters=facts.characters,
         lines=facts.lines,
@@ -169,6 +172,14 @@ def data_report(text: Text, config: DataConfig) -> DataReport:
         warnings=[],
     )
     return replace(report, warnings=list(_warnings(report, held_out, config)))
+
+
+def _documents(text: Text) -> Iterator[tuple[str, str]]:
+    """Yield the names of the files that are documents, and what was taken from each."""
+    for path in text.paths:
+        facts = document_facts(path)
+        if facts is not None and facts.taken:
+            yield str(path), facts.taken
 
 
 def _share(part: float, whole: float) -> float:

@@ -115,7 +115,7 @@ def _training_text(loaded: LoadedModel) -> tuple[Text, Callable[[], Iterator[str
     if is_token_file(paths[0]):
         raise SeqgenError(f"{stored.name} was trained on a token file")
     config = loaded.data
-    text = Text(paths, config.newlines, document_ending(config.documents))
+    text = Text(paths, config.newlines, document_ending(config.documents), config.as_text)
     facts = survey_text(text)
     if facts.sha256 != known["sha256"]:  # earlier versions joined the files
         text = replace(text, ending="")
@@ -155,7 +155,9 @@ def known_to(loaded: LoadedModel) -> KnownText:
     def read() -> tuple[bytes, dict]:
         text, part, lines = _training_text(loaded)
         # As far as the beginning of the next file.
-        whole = (join_files([decode_file(path), ["."]], text.ending) for path in text.paths)
+        whole = (
+            join_files([decode_file(path, text.as_text), ["."]], text.ending) for path in text.paths
+        )
         files = list(zip(map(str, text.paths), map(_newlines, whole), strict=True))
         return "".join(part()).encode(), {"files": _with_lines_before(files), "lines": lines}
 

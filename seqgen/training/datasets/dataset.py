@@ -117,7 +117,8 @@ class Dataset(ABC):
     @property
     def text(self) -> Text:
         """All files joined into one text."""
-        return Text(self.files.paths, self.config.newlines, self.ending)
+        config = self.config
+        return Text(self.files.paths, config.newlines, self.ending, config.as_text)
 
     @property
     def ending(self) -> str:

@@ -20,7 +20,14 @@ from seqgen.store import StoredModel
 from seqgen.text.corpus import Corpus, encode_corpus
 from seqgen.text.overlap import lines_not_held_out, stream_not_held_out
 from seqgen.text.pairs import Tokenizers
-from seqgen.text.reading import Survey, Text, document_ending, survey, text_files
+from seqgen.text.reading import (
+    Survey,
+    Text,
+    document_ending,
+    document_reader,
+    survey,
+    text_files,
+)
 from seqgen.text.shards import open_token_files
 from seqgen.text.split import (
     Chunks,
@@ -77,6 +84,7 @@ class CachedText:
             CACHE_FORMAT,
             {k: v for k, v in self.config.to_dict().items() if k != "as_text"},
             *filter(None, [self.text.ending]),
+            *(["as text"] if self.config.as_text and any(map(document_reader, files)) else []),
             [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stamps],
         ]
         return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
@@ -306,7 +314,8 @@ class TokenDataset(Dataset):
             )
             return None, other.corpus, other.facts
         files = held_out_files(self.config)
-        text = Text(files, self.config.newlines, document_ending(file.documents))
+        config, ending = self.config, document_ending(file.documents)
+        text = Text(files, config.newlines, ending, config.as_text)
         return _encode_held_out(text, file.tokenizer, file.documents)
 
     def learn_tokens(self, parts: DataParts) -> Tokenizers:

@@ -1,0 +1,130 @@
+"""The text of HTML pages, by the parser of the standard library."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from html.parser import HTMLParser
+from typing import IO
+
+from seqgen.plugins.documents.document import Document, Unreadable, clean
+
+# Elements whose text is not shown, or that lead to other pages.
+HIDDEN = {"script", "style", "template", "noscript", "nav", "svg", "annotation", "iframe"}
+HIDDEN |= {"object", "select", "textarea", "title"}
+# Elements with an empty line before and after them, and those that are lines of their own.
+PARAGRAPHS = {"p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "ul", "ol", "dl"}
+PARAGRAPHS |= {"table", "figure"}
+LINES = {"address", "article", "aside", "body", "caption", "dd", "details", "div", "dt", "footer"}
+LINES |= {"fieldset", "figcaption", "form", "header", "hr", "legend", "li", "main", "section"}
+LINES |= {"summary", "tr"}
+CELLS = {"td", "th"}
+# How a page names its encoding near its start, as HTML and XML do.
+_ENCODING = re.compile(
+    rb"""<(?:meta[^>]*?charset|\?xml[^>]*?encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE
+)
+_DECLARED_WITHIN = 2048
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+
+
+def read_html(file: IO[bytes]) -> Document:
+    """Extract the text of a page.
+
+    Raises:
+        Unreadable: it has no text.
+    """
+    text = text_of_html(decode_html(file.read()))
+    if not text:
+        raise Unreadable("has no text besides its tags")
+    return Document(text)
+
+
+def decode_html(raw: bytes) -> str:
+    """Decode a page: by its byte order mark, or as UTF-8, as it declares, or as Windows-1252."""
+    for mark, encoding in (
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ):
+        if raw.startswith(mark):
+            return raw[len(mark) :].decode(encoding, "replace")
+    declared = _ENCODING.search(raw[:_DECLARED_WITHIN])
+    encodings = ["utf-8", declared[1].decode("ascii")] if declared else ["utf-8"]
+    for encoding in encodings:
+        text = _decoded(raw, encoding)
+        if text is not None:
+            return text
+    return raw.decode("cp1252", "replace")
+
+
+def _decoded(raw: bytes, encoding: str) -> str | None:
+    """Decode bytes; None if they are not in this encoding, or if it is unknown.
+
+    Pages that claim to be in Latin-1 are in Windows-1252, as browsers read them.
+    """
+    try:
+        is_latin = codecs.lookup(encoding).name in ("iso8859-1", "ascii")
+        return raw.decode("cp1252" if is_latin else encoding)
+    except (LookupError, ValueError):
+        return None
+
+
+def text_of_html(page: str) -> str:
+    """Return the text of a page; paragraphs and the like are lines of their own."""
+    parser = _TextParser()
+    parser.feed(page)
+    parser.close()
+    return clean("".join(parser.pieces))
+
+
+class _TextParser(HTMLParser):
+    """Collects the text of a page in `pieces`."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.pieces: list[str] = []
+        self._hidden: list[str] = []
+        self._kept_spaces = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag in HIDDEN:
+            self._hidden.append(tag)
+        elif tag == "br":
+            self._write("\n")
+        elif tag in PARAGRAPHS or tag in LINES:
+            self._break_line(1 + (tag in PARAGRAPHS))
+        elif tag in CELLS and self.pieces and not self.pieces[-1].endswith("\n"):
+            self._write("\t")
+        self._kept_spaces += tag == "pre"
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        if tag not in HIDDEN:  # <script/> of XHTML is empty
+            self.handle_starttag(tag, attrs)
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in HIDDEN and tag in self._hidden:
+            while self._hidden.pop() != tag:
+                pass
+        elif tag in PARAGRAPHS or tag in LINES:
+            self._break_line(1 + (tag in PARAGRAPHS))
+        self._kept_spaces = max(0, self._kept_spaces - (tag == "pre"))
+
+    def handle_data(self, data: str) -> None:
+        if self._kept_spaces:
+            self._write(data)
+            return
+        text = _SPACES.sub(" ", data)
+        at_start = not self.pieces or self.pieces[-1].endswith(("\n", " ", "\t"))
+        if text := text.removeprefix(" ") if at_start else text:
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        if text and not self._hidden:
+            self.pieces.append(text)
+
+    def _break_line(self, newlines: int) -> None:
+        """End the line, with an empty line after it if `newlines` is 2."""
+        tail = "".join(self.pieces[-2:])[-2:] if self.pieces else "\n\n"
+        ended = len(tail) - len(tail.rstrip("\n"))
+        self._write("\n" * (newlines - ended))
