@@ -102,9 +102,21 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Return a page in which what the theme leaves nameless has a name, for screen readers."""
+    return _named(output)
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """Return a page that is no file of docs/, such as that for wrong addresses, with names."""
+    return _named(output_content) if template_name.endswith(".html") else output_content
+
+
+def _named(output: str) -> str:
     output = output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
-    for label in re.findall(r'<label class="md-nav__link " for="\w+" id="(\w+)"', output):
-        output = output.replace(f'aria-labelledby="{label}"', 'aria-label="Pages of this part"')
+    for label in re.finditer(r'<label class="md-nav__link " for="\w+" id="(\w+)"', output):
+        # A part with a page of its own: the title is in the link before the label.
+        title = re.findall(r'class="md-ellipsis">\s*([^<]*?)\s*<', output[: label.start()])[-1]
+        named = f'aria-label="Pages of {title}"'
+        output = output.replace(f'aria-labelledby="{label[1]}"', named)
     return output
 
 
