@@ -72,17 +72,26 @@ def escape_controls(text: str, escape: str = "\\x{:02x}") -> str:
     return _CONTROLS.sub(lambda found: escape.format(ord(found[0]) & 0xFF), text)
 
 
-def column(heading: str, form: str = "str", *digits: int, unless: Any = ..., **field: Any) -> Any:
+def column(
+    heading: str,
+    form: str = "str",
+    *digits: int,
+    shown: str | None = None,
+    unless: Any = ...,
+    **field: Any,
+) -> Any:
     """Declare a field of a record (a dataclass) as a column of the table that a command prints.
 
     Args:
         heading: of the column.
         form: the format of its values, a name in `seqgen.cli.shell.tables.FORMATS`.
         digits: the number of digits, for formats that take one; their default if left out.
+        shown: the property of the record that is shown; the field itself if left out.
         unless: the table has no such column if all records have this value.
         field: further arguments of `dataclasses.field`, such as `default`.
     """
-    about = {"heading": heading, "form": form, "digits": digits, "unless": unless}
+    about = {"heading": heading, "form": form, "digits": digits}
+    about |= {"shown": shown, "unless": unless}
     return dataclasses.field(metadata=about, **field)
 
 

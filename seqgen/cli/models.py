@@ -12,7 +12,6 @@ from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
 from seqgen.cli.shell.known_settings import put_settings
 from seqgen.cli.shell.model_facts import (
-    UNVALIDATED,
     describe,
     losses_by_step,
     mixture_facts,
@@ -23,14 +22,11 @@ from seqgen.cli.shell.model_options import StoredName
 from seqgen.cli.shell.output import Output, one_line, put, put_record
 from seqgen.cli.shell.output_files import Curves, check_picture, confirm_deleting
 from seqgen.cli.shell.tables import (
-    MISSING,
-    age,
     byte_size,
     count,
-    figure,
+    declared_columns,
     put_columns,
     put_facts,
-    short_count,
 )
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import REQUIRED, Options, Panel, argument, setting
@@ -92,29 +88,16 @@ def _list(out: Output) -> None:
     if out.records(rows):
         return
     if rows:
-        put_columns(COLUMNS, rows, left=3)
-        if any(map(store.leaves_unknowns_out, rows)):
+        put_columns(declared_columns(rows, COLUMNS), rows, left=3)
+        if any(row.leaves_unknowns_out for row in rows):
             advice = "score the text again with seqgen perplexity FILE"
             out.notice(f"> leaves unknown tokens out: {advice}")
     else:
         out.notice("there is no trained model yet; run seqgen train FILE")
 
 
-COLUMNS = {
-    "name": lambda r: r["name"],
-    "architecture": lambda r: r["architecture"] or MISSING,
-    "tokenizer": lambda r: r["tokenizer"] or MISSING,
-    "parameters": lambda r: short_count(r["parameters"]),
-    "bits/char": lambda r: _bits(r),
-    "created": lambda r: age(r["created"]),
-}
-
-
-def _bits(row: dict[str, Any]) -> str:
-    """Format the held-out bits per character of a model in the list."""
-    if store.awaits_validation(row):
-        return UNVALIDATED
-    return ("> " if store.leaves_unknowns_out(row) else "") + figure(row["val_bits_per_char"], 3)
+# Fields of a `ModelRecord` in the order of columns.
+COLUMNS = "name", "architecture", "tokenizer"
 
 
 def _list_architectures(out: Output) -> None:
@@ -158,7 +141,7 @@ def show(name: StoredName, details: Details, curves: Curves, out: Output) -> Non
         facts = {"config": config, "training": record, "tokenizer_facts": tokenizer}
         facts["mixture"] = mixture_facts(model)
         facts["weights"] = model.reduced_types or None
-        put_record({**describe(model), **facts})
+        put_record({**vars(describe(model)), **facts})
         return
     put_model(model, tokenizer, details.all_)
 

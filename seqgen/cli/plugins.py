@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from seqgen import hooks, registry
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.output import Output
-from seqgen.cli.shell.tables import MISSING, put_columns
+from seqgen.cli.shell.tables import MISSING, declared_columns, put_columns
 from seqgen.settings import Options, Panel, setting
+from seqgen.wording import column
 
 # Fields of a `hooks.Plugin` that say something else than what it adds.
 ABOUT = ("version", "former_flags")
@@ -32,46 +33,68 @@ def plugins(chosen: PluginSelection, out: Output) -> None:
     records = [
         one
         for one in found
-        if not chosen.others or one["problem"] or one["distribution"] != hooks.DISTRIBUTION
+        if not chosen.others or one.problem or one.distribution != hooks.DISTRIBUTION
     ]
     if out.records(records):
         return
     if records:
-        put_columns(COLUMNS, records, left=len(COLUMNS))
+        columns = declared_columns(records, ("name", "distribution", "adds", "summary"))
+        put_columns(columns, records, left=len(columns))
     else:
         out.notice("there are no plugins of other distributions")
 
 
-COLUMNS = {
-    "name": lambda r: r["name"],
-    "from": lambda r: f"{r['distribution']} {r['version']}",
-    "adds": lambda r: "; ".join(_in_words(r["adds"])) or MISSING,
-    "what it is": lambda r: r["summary"] or f"left out: {r['problem']}",
-}
+@dataclass(frozen=True, kw_only=True)
+class PluginRecord:
+    """Record of a plugin in `seqgen plugins --json`; its keys in order.
+
+    `problem` says why it is left out; None if it is used.
+    """
+
+    name: str = column("name")
+    version: str
+    distribution: str = column("from", shown="origin")
+    summary: str = column("what it is", shown="summary_or_problem")
+    adds: dict[str, list[str]] = column("adds", shown="added")
+    problem: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Distribution and version."""
+        return f"{self.distribution} {self.version}"
+
+    @property
+    def added(self) -> str:
+        """What it adds, in words."""
+        return "; ".join(_in_words(self.adds)) or MISSING
+
+    @property
+    def summary_or_problem(self) -> str:
+        """What it is, or why it is left out."""
+        return self.summary or f"left out: {self.problem}"
 
 
-def _record(plugin: hooks.InstalledPlugin) -> dict[str, Any]:
-    """Build the JSON record of an installed plugin: origin, version and additions."""
-    return {
-        "name": plugin.name,
-        "version": plugin.release,
-        "distribution": plugin.distribution,
-        "summary": plugin.summary,
-        "adds": additions(plugin),
-        "problem": None,
-    }
+def _record(plugin: hooks.InstalledPlugin) -> PluginRecord:
+    """Describe an installed plugin: origin, version and additions."""
+    return PluginRecord(
+        name=plugin.name,
+        version=plugin.release,
+        distribution=plugin.distribution,
+        summary=plugin.summary,
+        adds=additions(plugin),
+    )
 
 
-def _left_out(plugin: hooks.SkippedPlugin) -> dict[str, Any]:
-    """Build the JSON record of a plugin that could not be loaded, with the reason."""
-    return {
-        "name": plugin.name,
-        "version": plugin.release,
-        "distribution": plugin.distribution,
-        "summary": "",
-        "adds": {},
-        "problem": plugin.reason,
-    }
+def _left_out(plugin: hooks.SkippedPlugin) -> PluginRecord:
+    """Describe a plugin that could not be loaded, with the reason."""
+    return PluginRecord(
+        name=plugin.name,
+        version=plugin.release,
+        distribution=plugin.distribution,
+        summary="",
+        adds={},
+        problem=plugin.reason,
+    )
 
 
 def additions(plugin: hooks.InstalledPlugin) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,42 @@ from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig, adapt_recipe
 from seqgen.store.mixtures import current_parts
-from seqgen.wording import plural
+from seqgen.wording import column, plural
 
 # What stands for the figures of a run that was stopped before its first validation.
 UNVALIDATED = "0 validations"
 
 
-def describe(model: store.StoredModel) -> dict[str, Any]:
-    """Build the record of a model for `seqgen models --json`; unknown values are null."""
+@dataclass(frozen=True, kw_only=True)
+class ModelRecord:
+    """Record of a model in `seqgen models --json`; its keys in order, None if unknown."""
+
+    name: str = column("name")
+    path: str
+    architecture: str | None = column("architecture", "text")
+    parameters: int | None = column("parameters", "short_count")
+    tokenizer: str | None = column("tokenizer", "text")
+    val_bits_per_char: float | None = column("bits/char", shown="bits")
+    created: str | None = column("created", "age")
+    val_oov_bits_per_byte: float | None
+    val_loss: float | None
+    stopped: str | None
+
+    @property
+    def leaves_unknowns_out(self) -> bool:
+        """Check whether the bits exclude unknown tokens."""
+        return store.leaves_unknowns_out(vars(self))
+
+    @property
+    def bits(self) -> str:
+        """Held-out bits per character, for a table."""
+        if store.awaits_validation(vars(self)):
+            return UNVALIDATED
+        return "> " * self.leaves_unknowns_out + figure(self.val_bits_per_char, 3)
+
+
+def describe(model: store.StoredModel) -> ModelRecord:
+    """Build the record of a model."""
     from seqgen.text.tokenizers import kind_in
 
     config, record, result, kind, tokenizer = {}, {}, {}, None, None
@@ -43,18 +72,18 @@ def describe(model: store.StoredModel) -> dict[str, Any]:
         record, result = model.record, store.result_of(model)
         # The configuration may name the tokenizer by a path.
         tokenizer = kind_in(model.path / "tokenizer") or config["data"].get("tokenizer")
-    return {
-        "name": model.name,
-        "path": str(model.path),
-        "architecture": kind,
-        "parameters": record.get("parameters"),
-        "tokenizer": tokenizer,
-        "val_bits_per_char": result.get("val_bits_per_char"),
-        "created": record.get("created"),
-        "val_oov_bits_per_byte": result.get("val_oov_bits_per_byte"),
-        "val_loss": result.get("val_loss"),
-        "stopped": result.get("stopped"),
-    }
+    return ModelRecord(
+        name=model.name,
+        path=str(model.path),
+        architecture=kind,
+        parameters=record.get("parameters"),
+        tokenizer=tokenizer,
+        val_bits_per_char=result.get("val_bits_per_char"),
+        created=record.get("created"),
+        val_oov_bits_per_byte=result.get("val_oov_bits_per_byte"),
+        val_loss=result.get("val_loss"),
+        stopped=result.get("stopped"),
+    )
 
 
 def put_model(model: store.StoredModel, tokenizer: dict[str, Any], everything: bool) -> None:
@@ -70,7 +99,7 @@ def put_model(model: store.StoredModel, tokenizer: dict[str, Any], everything: b
 def _all_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, str]:
     config, record = model.config, model.record
     facts = {
-        **describe(model),
+        **vars(describe(model)),
         **dict(_named_facts("mixture", mixture_facts(model) or {})),
         **{k: v for part in ("model", "training", "data") for k, v in config[part].items()},
         **{f"tokenizer: {k}": v for k, v in tokenizer.items()},

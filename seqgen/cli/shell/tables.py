@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from seqgen.cli.shell.output import ANY_WIDTH, console, is_terminal, put, standard_output
+from seqgen.cli.shell.output import ANY_WIDTH, console, is_terminal, one_line, put, standard_output
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ def short_count(value: int | None) -> str:
     scaled = value / size
     digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
     return f"{scaled:,.{digits}f} {unit}"
+
+
+def text(value: str | None) -> str:
+    """Return a text as it is; a dash if there is none."""
+    return value or MISSING
 
 
 def named_figures(values: Mapping[str, float]) -> str:
@@ -173,7 +178,10 @@ def put_columns(
 # By the names that declarations of columns use, see `seqgen.wording.column`.
 FORMATS: dict[str, Callable[..., str]] = {
     each.__name__: each
-    for each in (str, figure, count, short_count, number, percentage, share, byte_size, duration)
+    for each in (
+        *(str, figure, count, short_count, number, percentage, share, byte_size, duration),
+        *(text, age, one_line),
+    )
 }
 
 
@@ -192,7 +200,7 @@ def declared_columns(
         about = declared[name]
         if any(getattr(one, name) != about["unless"] for one in records):
             columns[about["heading"]] = lambda one, name=name, about=about: FORMATS[about["form"]](
-                getattr(one, name), *about["digits"]
+                getattr(one, about["shown"] or name), *about["digits"]
             )
     return columns
 

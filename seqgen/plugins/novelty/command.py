@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Device, ModelName
-from seqgen.cli.shell.output import Output, RecordedOutput, one_line
-from seqgen.cli.shell.tables import MISSING, count, percentage, put_columns, put_table
+from seqgen.cli.shell.output import Output, RecordedOutput
+from seqgen.cli.shell.tables import MISSING, declared_columns, percentage, put_columns, put_table
 from seqgen.errors import UsageError
 from seqgen.limits import read_whole
 from seqgen.settings import Documents, OptionRule, Options, Panel, file_argument, setting
 
 if TYPE_CHECKING:
     from seqgen.plugins.novelty.novelty import Copies, KnownText, Shares
-
-# Characters of a copied part that a table shows.
-SHOWN = 50
 
 
 class SearchedTexts(Options, panel=Panel.TEXT):
@@ -110,13 +107,7 @@ def _of(
 
 def _table(copies: Copies, of_others: Shares | None) -> None:
     """Print a row per text, then a row per kind of n-gram."""
-    columns = {
-        "text": lambda r: count(r.index),
-        "copied": lambda r: count(r.longest),
-        "place": lambda r: MISSING if r.file is None else f"{r.file}:{r.line + 1}",
-        "text copied": lambda r: one_line(r.copied[:SHOWN]),
-    }
-    put_columns(columns, copies.texts)
+    put_columns(declared_columns(copies.texts), copies.texts)
     rows = [
         [f"{n} {unit}", *(_share(given, unit, n) for given in (copies.share, of_others))]
         for unit, by_n in copies.share.items()

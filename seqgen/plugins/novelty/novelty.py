@@ -18,11 +18,14 @@ from seqgen.text.reading import Surveyor, Text, decode_file, document_ending, jo
 from seqgen.text.split import held_out_fraction, held_out_lines, held_out_path, split_text
 from seqgen.text.tokenfile import is_token_file
 from seqgen.training.datasets.prepared import survey_text
+from seqgen.wording import column
 
 # The lengths of n-grams whose share is reported.
 LENGTHS = (5, 10, 15, 20, 30, 50)
 # The settings that decide which part of a text a model is trained on.
 SPLIT = ("documents", "newlines", "split_seed", "val")
+# Characters of a copied part that a table shows.
+SHOWN = 50
 # n-grams by their unit ("characters" or "tokens") and n; None where no text has so many.
 Shares = dict[str, dict[str, float | None]]
 
@@ -42,14 +45,24 @@ class Copied:
         copied: the part.
     """
 
-    index: int
-    longest: int
+    index: int = column("text", "count")
+    longest: int = column("copied", "count")
     start: int
-    file: str | None
+    file: str | None = column("place", shown="place")
     line: int | None
     source_start: int | None
     share: Shares
-    copied: str
+    copied: str = column("text copied", "one_line", shown="excerpt")
+
+    @property
+    def place(self) -> str:
+        """File and line, from 1, where the part occurs; a dash if nothing is copied."""
+        return "-" if self.file is None else f"{self.file}:{self.line + 1}"
+
+    @property
+    def excerpt(self) -> str:
+        """Beginning of the part, for a table."""
+        return self.copied[:SHOWN]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,14 @@ from seqgen.cli.shell.flags import SETTING_OF, takes_options
 from seqgen.cli.shell.inputs import given_or_piped
 from seqgen.cli.shell.output import Output, put, say
 from seqgen.cli.shell.output_files import confirm_deleting
-from seqgen.cli.shell.tables import duration, figure, percentage, put_columns, put_table
+from seqgen.cli.shell.tables import (
+    declared_columns,
+    duration,
+    figure,
+    percentage,
+    put_columns,
+    put_table,
+)
 from seqgen.cli.shell.train_options import ModelKind, MoreSettings, SeededDevice, TrainingFiles
 from seqgen.plugins.tune.search_space import read_search
 from seqgen.settings import (
@@ -234,17 +241,11 @@ def _put_trials(records: Sequence[TrialRecord], result: TuningResult) -> None:
         records,
         key=lambda r: (not r.is_complete, math.inf if r.val_loss is None else r.val_loss, r.trial),
     )
-    columns = {
-        "trial": lambda r: str(r.trial),
-        **{
-            name: lambda r, name=name: format_value(r.settings.get(name))
-            for name in result.settings
-        },
-        "val loss": lambda r: figure(r.val_loss),
-        "stopped": lambda r: "recipe" if r.trial == 0 else r.stopped,
-        "time": lambda r: duration(r.seconds),
+    columns = declared_columns(order)
+    of_settings = {
+        name: lambda r, name=name: format_value(r.settings.get(name)) for name in result.settings
     }
-    put_columns(columns, order[:SHOWN])
+    put_columns({"trial": columns.pop("trial"), **of_settings, **columns}, order[:SHOWN])
     if result.importance:
         put("\n")
         rows = [[name, percentage(share, 0)] for name, share in result.importance.items()]
@@ -290,13 +291,7 @@ def _put_studies(out: Output) -> None:
     if not found:
         out.notice("there are no studies; start one: seqgen tune DATA")
         return
-    columns = {
-        "name": lambda r: r.name,
-        "trials": lambda r: "damaged" if r.trials is None else str(r.trials),
-        "complete": lambda r: "" if r.trials is None else str(r.complete),
-        "val loss": lambda r: "" if r.trials is None else figure(r.val_loss),
-    }
-    put_columns(columns, found)
+    put_columns(declared_columns(found), found)
 
 
 def _delete_studies(names: Sequence[str], yes: bool, out: Output) -> None:

@@ -28,6 +28,7 @@ from seqgen.plugins.tune.search_space import convert_dimension, scale_dimension
 from seqgen.settings import Bounds, Choices, Config, DataConfig, Dimension, require, unknown_setting
 from seqgen.settings.training import BUDGETS, TrainingConfig
 from seqgen.store.ownership import foreign_paths
+from seqgen.wording import column
 
 if TYPE_CHECKING:
     import optuna
@@ -71,11 +72,11 @@ class TrialRecord:
     `stopped` is why its training ended; or pruned, diverged or failed, and then `error` says why.
     """
 
-    trial: int
+    trial: int = column("trial")
     settings: dict[str, Any]
-    val_loss: float | None
-    stopped: str
-    seconds: float
+    val_loss: float | None = column("val loss", "figure")
+    stopped: str = column("stopped", shown="outcome")
+    seconds: float = column("time", "duration")
     steps: int | None = None
     parameters: int | None = None
     error: str | None = None
@@ -84,6 +85,11 @@ class TrialRecord:
     def is_complete(self) -> bool:
         """True if the trial was trained to its end."""
         return self.stopped not in ("pruned", "diverged", "failed")
+
+    @property
+    def outcome(self) -> str:
+        """Why it ended, for a table; of the recipe, that it is the recipe."""
+        return "recipe" if self.trial == 0 else self.stopped
 
 
 # In the place of a setting: which architecture is trained.
@@ -533,11 +539,16 @@ class StudyRecord:
     `complete` trials were trained to their end; `val_loss` is the lowest of theirs.
     """
 
-    name: str
-    trials: int | None
-    complete: int | None
-    val_loss: float | None
+    name: str = column("name")
+    trials: int | None = column("trials", shown="trials_or_damage")
+    complete: int | None = column("complete", "count")
+    val_loss: float | None = column("val loss", "figure")
     path: str
+
+    @property
+    def trials_or_damage(self) -> str:
+        """Number of trials, for a table; or that the study is damaged."""
+        return "damaged" if self.trials is None else str(self.trials)
 
 
 def kept_studies() -> Iterator[StudyRecord]:
