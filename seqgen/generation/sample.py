@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -322,12 +324,26 @@ def _resampled(
         yield group[kept]
 
 
-def fixed_sample(loaded: LoadedModel, prompt: str | Vectors = "", tokens: int = 160) -> str:
-    """Sample a text from a fixed prompt and seed, to show training progress."""
+def fixed_sample(
+    loaded: LoadedModel,
+    prompt: str | Vectors = "",
+    tokens: int = 160,
+    seconds: float = math.inf,
+) -> str:
+    """Sample a text from a fixed prompt and seed, to show training progress.
+
+    Args:
+        loaded: the model.
+        prompt: what the text continues, or is written from.
+        tokens: how many it has at most.
+        seconds: after which no token is added.
+    """
+    end = time.monotonic() + seconds
     if loaded.labels is not None:
         loaded = loaded.with_labels(loaded.labels.names[:1])
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
-    return "".join(islice(stream(loaded, prompt, options), tokens))
+    pieces = islice(stream(loaded, prompt, options), tokens)
+    return "".join(takewhile(lambda piece: time.monotonic() < end, pieces))
 
 
 def sample_fixed_texts(loaded: LoadedModel) -> list[str]:

@@ -226,8 +226,9 @@ class Trainer:
         if not run.step:
             return False
         step, hooks = run.seconds / run.step, self.hooks
-        validation = run.validation_seconds or hooks.validation_steps * step
-        soon = run.seconds + (1 + hooks.final_validations) * validation + step
+        expected = min(hooks.validation_steps * step, self.budget.validation_seconds)
+        validation = run.validation_seconds or expected
+        soon = run.seconds + (1 + hooks.final_validations()) * validation + step
         return soon > self.budget.training_seconds(run)
 
     def _step(self, progress: StepProgress) -> tuple[float, float, int]:
@@ -364,7 +365,8 @@ class Trainer:
         run = self.run
         if self.config.validate_every:
             return run.step % self.config.validate_every == 0
-        cost = run.validation_seconds, self.hooks.validation_steps
+        hooks = self.hooks
+        cost = run.validation_seconds, hooks.validation_steps, hooks.validation_is_long
         interval = self.budget.until_validation(*cost)
         if self.budget.steps:
             return run.step % interval == 0

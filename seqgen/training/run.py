@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 # The number of validations during a run: the most, and with a budget in minutes the first comes
 # after this many seconds.
 STEPPED_VALIDATIONS, TIMED_VALIDATIONS, FIRST_AFTER = 10, 20, 15.0
-# A validation comes after so many times the seconds, or the steps, that the last one took.
-SECONDS_BETWEEN, STEPS_BETWEEN = 50, 10
+# A validation comes after so many times the seconds, or the steps, that the last one took; one that
+# takes seconds, after more steps.
+SECONDS_BETWEEN, STEPS_BETWEEN, STEPS_BETWEEN_LONG = 50, 10, 50
 
 # Of a budget in minutes, this share and so many seconds, but at most a tenth, are kept for what
 # comes after the last step: the final validation, the weights of an n-gram part, the last files.
@@ -94,6 +95,7 @@ class Run:
         stopped: why the run ended, or None.
         revisable: what `Hooks.revise` needs to choose settings again; None if nothing is open.
         revised: at how many of `REVISED_AT` it has.
+        validation_length: tokens in each row of a validation, where they follow from the speed.
         warmed: whether the learning rate's warm-up is over; a longer budget does not begin another.
     """
 
@@ -115,6 +117,7 @@ class Run:
     revised: int = 0
     warmed: bool = False
     setup_seconds: float = 0.0
+    validation_length: int | None = None
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Run:
@@ -160,7 +163,9 @@ class Hooks:
             run was interrupted.
         validation_steps: how many steps take as long as a validation. By no clock, since a resumed
             run is to validate at the same steps.
-        final_validations: how many validations take as long as the final one after training.
+        validation_is_long: a validation takes seconds, and more time than a step.
+        final_validations: returns how many validations take as long as the final one after
+            training.
         figures: returns what the last validation has found besides the loss, by name.
         keep_best: called when the current model is the best so far by validation.
         checkpoint: called when a checkpoint should be written, after `keep_best` has been called;
@@ -174,7 +179,8 @@ class Hooks:
 
     validate: Callable[[], float | None] | None = None
     validation_steps: float = 0.0
-    final_validations: float = 0.0
+    validation_is_long: bool = False
+    final_validations: Callable[[], float] = lambda: 0.0
     figures: Callable[[], Mapping[str, float]] = dict
     keep_best: Callable[[], None] = lambda: None
     checkpoint: Callable[[], None] = lambda: None
@@ -216,7 +222,12 @@ class Budget:
         end = min(MOST_OF_END * self.seconds, SHARE_OF_END * self.seconds + SECONDS_OF_END)
         return self.seconds - end - run.setup_seconds
 
-    def until_validation(self, cost: float, steps: float = 0.0) -> float:
+    @property
+    def validation_seconds(self) -> float:
+        """Time that one validation may take: infinite but for a budget in minutes."""
+        return math.inf if self.seconds is None else self.seconds / SECONDS_BETWEEN
+
+    def until_validation(self, cost: float, steps: float = 0.0, is_long: bool = False) -> float:
         """Compute the number of steps or seconds between validations.
 
         Args:
@@ -224,9 +235,11 @@ class Budget:
                 budget is in minutes: validations take a fiftieth of the time at most.
             steps: see `Hooks.validation_steps`. They are taken where the budget is in steps:
                 validations take about a tenth of the time at most, besides the last one.
+            is_long: then they take a fiftieth.
         """
         if self.steps:
-            return max(1, self.steps // STEPPED_VALIDATIONS, math.ceil(STEPS_BETWEEN * steps))
+            between = STEPS_BETWEEN_LONG if is_long else STEPS_BETWEEN
+            return max(1, self.steps // STEPPED_VALIDATIONS, math.ceil(between * steps))
         wait = SECONDS_BETWEEN * cost if cost else FIRST_AFTER
         return max(self.seconds / TIMED_VALIDATIONS, wait)
 

@@ -61,7 +61,7 @@ from seqgen.training.scored_part import (
     faster_threads,
     fit_within,
 )
-from seqgen.training.validating import SAMPLE_TOKENS
+from seqgen.training.validating import SAMPLE_TOKENS, Validation
 from seqgen.wording import ShortRepr, format_settings
 
 # What an interrupted run says whose current step takes long.
@@ -72,6 +72,8 @@ FINISHING = "finishing this step before saving; Ctrl-C again stops without savin
 FINAL_SHARE, FINAL_SHARE_OF_MIXTURE = 0.7, 0.45
 # Before it, the weights of members are fitted in this share.
 FIT_SHARE_OF_MEMBERS = 0.3
+# A sample may take as long as a validation in a timed run, within these limits in seconds.
+SHORTEST_SAMPLE, LONGEST_SAMPLE = 1.0, 10.0
 # The options that plugins add to `train`, groups of the class `ListenerOptions`.
 AddedOptions = added_options("train")
 
@@ -353,7 +355,8 @@ class Session:
             return
         training = model.training
         model.eval()
-        text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
+        prompt = self.prepared.sample_prompt
+        text = fixed_sample(self.loaded, prompt, SAMPLE_TOKENS, self._sample_seconds)
         model.train(training)
         for part in model.modules():
             if isinstance(part, ArraySteps):  # a copy of the weights, which training changes
@@ -365,6 +368,16 @@ class Session:
     def budget(self) -> Budget:
         """The training budget."""
         return Budget.of(self.training, self._batches.steps_per_epoch)
+
+    def _validation_of(self, loaded: LoadedModel) -> Validation:
+        validation = load_object(self.stored.task.validation)(loaded, self.prepared)
+        validation.sample_seconds = self._sample_seconds
+        return validation
+
+    @property
+    def _sample_seconds(self) -> float:
+        """Time that one sample may take."""
+        return min(LONGEST_SAMPLE, max(SHORTEST_SAMPLE, self.budget.validation_seconds))
 
     @cached_property
     def _batches(self) -> Batches:
@@ -379,14 +392,18 @@ class Session:
             self.stored.publish()
 
         def validate() -> float | None:
+            if self.training.minutes is not None:
+                run, seconds = trainer.run, self.budget.validation_seconds
+                run.validation_length = validation.fit(seconds, run.validation_length)
             return interruption.break_off(validation.quick)
 
-        validation = load_object(self.stored.task.validation)(self.loaded, self.prepared)
+        validation = self._validation_of(self.loaded)
         tokens_per_step = self.prepared.train.scored / self._batches.steps_per_epoch
         hooks = Hooks(
             validate=None if self.prepared.val is None else validate,
             validation_steps=validation.steps(tokens_per_step, sample=self.is_language_model),
-            final_validations=validation.finals,
+            validation_is_long=validation.is_long,
+            final_validations=lambda: validation.finals,
             figures=lambda: validation.figures,
             keep_best=lambda: self.stored.write_weights(model),
             checkpoint=checkpoint,
@@ -490,7 +507,7 @@ class Session:
         with notify_if_slow(self.report, "scoring the held-out text with the best weights"):
             kept = load_best(self.loaded)
             self._choose_scored_part(kept)
-            final = load_object(kept.stored.task.validation)(kept, self.prepared).final()
+            final = self._validation_of(kept).final()
         figures = {} if final.loss is None else self._figures(final.loss)
         if final.totals is not None:  # of a part of what is held out
             figures |= store.bits_record(final.totals)

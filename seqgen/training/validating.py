@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ VALIDATION_ROWS, VALIDATION_LENGTH = 32, 1024
 SAMPLE_TOKENS, READ_PER_WRITTEN = 160, 10
 # A step reads its tokens once forward and twice backward.
 PASSES_OF_STEP = 3
+# A validation with so many operations is long.
+LONG_OPERATIONS = 1e11
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Validation(ABC):
         prepared: its data.
         most: how many tokens, or labels, `quick` scores at most.
         figures: what the last call of `quick` has found besides the loss, by name.
+        sample_seconds: after which the sample of `final` ends.
     """
 
     most: ClassVar[int] = VALIDATION_ROWS * VALIDATION_LENGTH
@@ -55,6 +59,19 @@ class Validation(ABC):
     loaded: LoadedModel
     prepared: Prepared
     figures: dict[str, float] = field(default_factory=dict)
+    sample_seconds: float = math.inf
+
+    def fit(self, seconds: float, length: int | None) -> int | None:
+        """Shorten the rows of `quick` to take no longer than a time, where that is possible.
+
+        Args:
+            seconds: the time.
+            length: tokens per row if they are known from an earlier call; else they are measured.
+
+        Returns:
+            Tokens per row; None where rows cannot be shortened.
+        """
+        return None
 
     @abstractmethod
     def quick(self) -> float:
@@ -82,6 +99,13 @@ class Validation(ABC):
         read = min(self.prepared.val.scored, self.most)
         read += sample * SAMPLE_TOKENS * READ_PER_WRITTEN
         return read / (PASSES_OF_STEP * tokens_per_step)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether one `quick` validation takes seconds on a usual machine."""
+        val = self.prepared.val
+        tokens = 0 if val is None else min(val.scored, self.most)
+        return 2 * self.loaded.model.parameter_count() * tokens >= LONG_OPERATIONS
 
 
 def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:

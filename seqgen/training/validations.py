@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from seqgen.generation.sample import fixed_sample
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.scoring.loop import add_up, parallel_rows, score_corpus
 from seqgen.scoring.perplexity import for_model, protocol
 from seqgen.text.corpus import Corpus
@@ -20,6 +21,9 @@ from seqgen.training.validating import (
     final_validation,
 )
 
+# Tokens of each row on which the speed of scoring is measured.
+TRIED_LENGTH = 4
+
 
 class TextValidation(Validation):
     """Validation of a language model by perplexity."""
@@ -29,26 +33,50 @@ class TextValidation(Validation):
         """Fixed part of the held-out data as parallel rows."""
         return parallel_rows(self.prepared.val, VALIDATION_ROWS, VALIDATION_LENGTH)
 
+    def fit(self, seconds: float, length: int | None) -> int | None:
+        most, length = VALIDATION_LENGTH, length or self._affordable_length(seconds)
+        if length < most:
+            self._corpus = parallel_rows(self.prepared.val, VALIDATION_ROWS, length)
+        return length
+
+    def _affordable_length(self, seconds: float) -> int:
+        """Measure how many tokens of each row can be scored in a time."""
+        tried = parallel_rows(self.prepared.val, VALIDATION_ROWS, TRIED_LENGTH)
+        taken = []
+        for _ in range(2):  # the first sets up
+            began = time.monotonic()
+            self._score(tried)
+            taken.append(time.monotonic() - began)
+        possible = seconds * tried.tokens.size / (min(taken) * VALIDATION_ROWS)
+        return min(VALIDATION_LENGTH, max(TRIED_LENGTH, int(possible)))
+
     def quick(self) -> float:
+        totals = self._score(self._corpus)
+        return totals.nll_nats / totals.tokens
+
+    def _score(self, corpus: Corpus) -> ScoreTotals:
         scored = score_corpus(
             self.loaded.model,
-            self._corpus,
+            corpus,
             VALIDATION_ROWS,
             want="log_probs",
             direction=self.loaded.data.direction,
         )
-        totals = add_up(scored, self.prepared.tokenizer)
-        return totals.nll_nats / totals.tokens
+        return add_up(scored, self.prepared.tokenizer)
 
     @property
     def finals(self) -> float:
         # Of a text, the session chooses a part.
         in_pairs = self.loaded.stored.task.takes_targets
-        return 0.0 if not in_pairs and self.prepared.val_text() is not None else super().finals
+        if not in_pairs and self.prepared.val_text() is not None:
+            return 0.0
+        val = self.prepared.val
+        return 0.0 if val is None else val.tokens.size / self._corpus.tokens.size
 
     def final(self) -> FinalValidation:
         totals, seconds = final_validation(self.loaded)
-        text = fixed_sample(self.loaded, self.prepared.sample_prompt, SAMPLE_TOKENS)
+        prompt, most = self.prepared.sample_prompt, SAMPLE_TOKENS
+        text = fixed_sample(self.loaded, prompt, most, self.sample_seconds)
         if totals is None:
             return FinalValidation(about={"sample": text})
         of_examples = self.prepared.val.counted is not None

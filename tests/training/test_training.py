@@ -45,6 +45,9 @@ def test_validations_in_passing_take_little_of_the_time():
     assert Budget(3, None).until_validation(cost=0.0) == 1
     assert Budget(20, None).until_validation(cost=0.0, steps=0.85) == 9  # a tenth of the steps
     assert Budget(1000, None).until_validation(cost=0.0, steps=0.85) == 100
+    long = Budget(1000, None).until_validation(cost=0.0, steps=4.0, is_long=True)
+    assert long == 200  # a fiftieth
+    assert Budget(20, None).until_validation(cost=0.0, steps=4.0, is_long=True) > 20
     five_minutes = Budget(None, 300.0)
     assert five_minutes.until_validation(cost=0.0) == 15.0
     assert five_minutes.until_validation(cost=0.1) == 15.0  # at most twenty
