@@ -9,6 +9,7 @@ from seqgen.generation.continuation import Continuation, EndIds
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
 if TYPE_CHECKING:
+    from seqgen.generation.processors import Overlap
     from seqgen.store.loaded import LoadedModel
 
 UNFINISHED = "\ufffd"
@@ -81,11 +82,42 @@ class BackwardDecoder(Decoder):
         return piece
 
 
-def decoder_of(loaded: LoadedModel, history: Sequence[int]) -> Decoder:
-    """Make a streaming decoder, in the model's direction, for tokens that follow `history`."""
+def decoder_of(
+    loaded: LoadedModel, history: Sequence[int], overlap: Overlap | None = None
+) -> Decoder:
+    """Make a streaming decoder, in the model's direction, for tokens that follow `history`.
+
+    Args:
+        loaded: the model.
+        history: the tokens before.
+        overlap: what the first token has in common with the prompt, which is left out.
+    """
     if loaded.backward:
         return BackwardDecoder(loaded.tokenizer, history)
-    return loaded.tokenizer.decoder(history)
+    decoder = loaded.tokenizer.decoder(history)
+    return decoder if overlap is None else SkippingDecoder(decoder, len(overlap.text))
+
+
+class SkippingDecoder(Decoder):
+    """Streaming decoder that leaves the first characters out.
+
+    Args:
+        decoder: of the tokens.
+        left: how many characters are left out.
+    """
+
+    def __init__(self, decoder: Decoder, left: int) -> None:
+        self._decoder, self._left = decoder, left
+
+    def push(self, token: int) -> str:
+        return self._rest(self._decoder.push(token))
+
+    def flush(self) -> str:
+        return self._rest(self._decoder.flush())
+
+    def _rest(self, text: str) -> str:
+        skipped, self._left = self._left, max(0, self._left - len(text))
+        return text[skipped:]
 
 
 class BackwardContinuation(Continuation):

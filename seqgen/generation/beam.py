@@ -180,10 +180,10 @@ class _Histories(Sequence[History]):
 
     @functools.cached_property
     def _read(self) -> list[History]:
-        prompts = [owner.ending.source.tokens for owner, _ in self._rows]
+        sources = [owner.ending.source for owner, _ in self._rows]
         return [
-            History(prompt + row.tokens, len(prompt))
-            for prompt, (_, row) in zip(prompts, self._rows, strict=True)
+            History(source.tokens + row.tokens, len(source.tokens), overlap=source.overlap)
+            for source, (_, row) in zip(sources, self._rows, strict=True)
         ]
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
 from seqgen.generation.processors import IMPOSSIBLE
 
 if TYPE_CHECKING:
+    from seqgen.generation.processors import Overlap
     from seqgen.settings.generation import BeamOptions
 
 # The least log-probability of an allowed token, so that totals stay finite and can be compared.
@@ -40,12 +41,14 @@ class SearchPrompt:
         tokens: the prompt's ids, with the start symbol first.
         handle: the number of the source that it is written from; equal sources have the same.
         max_tokens: at most so many tokens of this text; None for no limit of its own.
+        overlap: what its first token has in common with the prompt; None for nothing.
     """
 
     number: int
     tokens: tuple[int, ...]
     handle: int = 0
     max_tokens: int | None = None
+    overlap: Overlap | None = None
 
 
 # Whether the tokens written after a prompt end the text by what they say (a stop string).

@@ -157,7 +157,7 @@ class Searcher(Generator):
         stops = [stop[::-1] if loaded.backward else stop for stop in options.stop]
 
         def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
-            decoder = decoder_of(loaded, source.tokens)
+            decoder = decoder_of(loaded, source.tokens, source.overlap)
             pieces = [decoder.push(token) for token in tokens]
             if len(tokens) == source.max_tokens:
                 pieces.append(decoder.flush())
@@ -189,7 +189,7 @@ class Searcher(Generator):
         """Search texts for several prompts in a batch; see `seqgen.generation.beam.search`."""
         opens, handles = open_sources(self.loaded, prompts)
         sources = [
-            SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt))
+            SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt), prompt.overlap)
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
         model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
@@ -260,7 +260,7 @@ class Searcher(Generator):
             yield from reader.finish(prompt, written, begin)
             return
         for tokens in written:
-            text = begin(decoder_of(self.loaded, prompt.tokens))
+            text = begin(decoder_of(self.loaded, prompt.tokens, prompt.overlap))
             for token in tokens:
                 text.push(token)
             yield text.text, None
@@ -279,7 +279,7 @@ def beam_search(
         UsageError: an exhaustive search would have too much to try.
     """
     searcher = Searcher(loaded, options)
-    for batch in batches(loaded, prompts, options.batch_size):
+    for batch in searcher.prepare(batches(loaded, prompts, options.batch_size)):
         finished: dict[int, list[Beam]] = {}
         place = 0
         for at, hypotheses in searcher.search(batch):
@@ -303,7 +303,7 @@ def explain(
         "--explain cannot be combined with --exhaustive, which prunes nothing",
     )
     searcher = Searcher(loaded, options)
-    for (prompt,) in batches(loaded, prompts, 1):
+    for (prompt,) in searcher.prepare(batches(loaded, prompts, 1)):
         log: list[tuple[int, Sequence[Fate]]] = []
         searches = searcher.search([prompt], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
         ((_, hypotheses),) = searches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -130,6 +130,13 @@ class Generator:
             require(form is None or form.can_begin(ids), said)
             processors.append(Force(ids))
         return processors if form is None else [*processors, form]
+
+    def prepare(self, batches: Iterable[list[Prompt]]) -> Iterator[list[Prompt]]:
+        """Yield batches of prompts as the options of plugins change them."""
+        for batch in batches:
+            for filters in self.options.added_filters:
+                batch = [filters.prompt(self, prompt) for prompt in batch]
+            yield batch
 
     def limit(self, prompt: Prompt) -> int:
         """Compute the maximum number of tokens of a text."""

@@ -36,20 +36,38 @@ MOST_PROMPTS = 32
 MOST_TAKEN = 0.5
 
 
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """End of a prompt that is none of its tokens, since the first token of the text has it.
+
+    Attributes:
+        text: that end.
+        tokens: (N,), the tokens that begin with it and have more text.
+    """
+
+    text: str
+    tokens: np.ndarray
+
+
 class History(list):
     """Token history of a row: the prompt with its start symbol, then the generated tokens.
 
     Attributes:
         prompt: how many of them belong to the prompt; in a plain sequence of ids, none.
         place: the numbers of its prompt and sample, which random draws depend on.
+        overlap: what the first generated token has in common with the prompt; None for nothing.
         kept: what filters know of the tokens so far, so that a row that grows is read once.
     """
 
     def __init__(
-        self, tokens: Sequence[int] = (), prompt: int = 0, place: tuple[int, int] = (0, 0)
+        self,
+        tokens: Sequence[int] = (),
+        prompt: int = 0,
+        place: tuple[int, int] = (0, 0),
+        overlap: Overlap | None = None,
     ) -> None:
         super().__init__(tokens)
-        self.prompt, self.place = prompt, place
+        self.prompt, self.place, self.overlap = prompt, place, overlap
         self.kept: dict[object, Any] = {}
 
 

@@ -17,6 +17,7 @@ from seqgen.text.sources import Vectors, features_of
 from seqgen.wording import ShortRepr
 
 if TYPE_CHECKING:
+    from seqgen.generation.processors import Overlap
     from seqgen.models.state import Opens
     from seqgen.store.loaded import LoadedModel
 
@@ -36,6 +37,7 @@ class Prompt:
         source_tokens: its ids, with EOS at the end; or its vectors.
         source_unknown: how many of them are `<unk>`.
         source_begin: how many of them stand before the source's content.
+        overlap: what the first token of the text has in common with the prompt; None for nothing.
     """
 
     index: int
@@ -45,6 +47,7 @@ class Prompt:
     source_tokens: tuple[int, ...] | Vectors = ()
     source_unknown: int = 0
     source_begin: int = 0
+    overlap: Overlap | None = None
 
     @property
     def of_source(self) -> SourceFields | None:

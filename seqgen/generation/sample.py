@@ -149,7 +149,8 @@ class Writer(Generator):
 
     def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
         """Describe one of the texts to generate after a prompt."""
-        return Row(prompt.index, sample, prompt.tokens, handle, self.limit(prompt))
+        limit = self.limit(prompt)
+        return Row(prompt.index, sample, prompt.tokens, handle, limit, prompt.overlap)
 
     @property
     def each(self) -> int:
@@ -164,7 +165,7 @@ class Writer(Generator):
         Yields:
             The prompts, their rows in order, and what opens states for the rows' handles.
         """
-        for batch in batches(self.loaded, prompts, size):
+        for batch in self.prepare(batches(self.loaded, prompts, size)):
             opens, handles = open_sources(self.loaded, batch)
             rows = (
                 self.row(prompt, number, handle)
@@ -175,7 +176,7 @@ class Writer(Generator):
 
     def begin(self, row: Row) -> Continuation:
         """Start an empty text after a row's prompt."""
-        return self.open(row, decoder_of(self.loaded, row.tokens))
+        return self.open(row, decoder_of(self.loaded, row.tokens, row.overlap))
 
     def open(self, row: Row, decoder: Decoder) -> Continuation:
         """Start an empty text decoded by `decoder`."""

@@ -19,6 +19,7 @@ from seqgen.models.distributions import require_numbers
 
 if TYPE_CHECKING:
     from seqgen.generation.continuation import Continuation
+    from seqgen.generation.processors import Overlap
     from seqgen.models.inference import InferenceModel
     from seqgen.models.state import Opens, State
 
@@ -33,6 +34,7 @@ class Row:
         tokens: the prompt's ids, with the start symbol first.
         handle: the number of the source that it is written from; equal sources have the same.
         max_tokens: at most so many tokens of this text; None for no limit of its own.
+        overlap: what its first token has in common with the prompt; None for nothing.
     """
 
     prompt: int
@@ -40,6 +42,7 @@ class Row:
     tokens: tuple[int, ...]
     handle: int = 0
     max_tokens: int | None = None
+    overlap: Overlap | None = None
 
 
 class Step(NamedTuple):
@@ -105,7 +108,8 @@ class BatchText:
 
     def __init__(self, row: Row, continuation: Continuation, manner: SamplingPolicy) -> None:
         self.row, self.continuation, self.manner = row, continuation, manner
-        self.history = History(row.tokens, len(row.tokens), (row.prompt, row.sample))
+        place = row.prompt, row.sample
+        self.history = History(row.tokens, len(row.tokens), place, row.overlap)
         self.dropped = False
         self.error: Exception | None = None
 

@@ -77,6 +77,14 @@ class FilterOptions(Options):
         """
         return None
 
+    def prompt(self, generator: Any, prompt: Any) -> Any:
+        """Change how a `generation.prompts.Prompt` is read, and return it.
+
+        Raises:
+            SeqgenError: the model cannot read it so.
+        """
+        return prompt
+
     def filters(self, generator: Any) -> Sequence[Any]:
         """Make the sampling filters (`generation.processors.Processor`) of these options.
 

@@ -138,7 +138,8 @@ WITHOUT = """
 import json
 from seqgen import hooks
 every = hooks.plugins()
-hooks.plugins = lambda: tuple(one for one in every if one.name not in ("patterns", "novelty"))
+gone = ("patterns", "novelty", "bytes")
+hooks.plugins = lambda: tuple(one for one in every if one.name not in gone)
 from seqgen.settings.generation import BeamOptions, SampleOptions
 print(json.dumps([[name for name, *_ in o.flags()] for o in (SampleOptions, BeamOptions)]))
 """
@@ -148,8 +149,9 @@ def test_without_a_plugin_its_options_are_gone():
     run = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
     left = [set(names) for names in json.loads(run.stdout)]
     forms = {"pattern", "grammar", "json_schema"}
-    of_samples = {"patterns": {*forms, "pattern_mode", "particles"}, "novelty": {"max_copy"}}
-    of_beams = {"patterns": {*forms, "include", "terms"}, "novelty": {"max_copy"}}
+    both = {"novelty": {"max_copy"}, "bytes": {"heal"}}
+    of_samples = {"patterns": {*forms, "pattern_mode", "particles"}, **both}
+    of_beams = {"patterns": {*forms, "include", "terms"}, **both}
     every = [{name for name, *_ in kind.flags()} for kind in (SampleOptions, BeamOptions)]
     for before, after, of_plugins in zip(every, left, (of_samples, of_beams), strict=True):
         there = (names for plugin, names in of_plugins.items() if has_plugin(plugin))

@@ -5,5 +5,6 @@ from __future__ import annotations
 from seqgen.hooks import Plugin
 
 PLUGIN = Plugin(
+    options={"writing": "options:Healing"},
     views={"bytes": "view:by_bytes"},
 )

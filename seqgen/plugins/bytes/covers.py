@@ -41,6 +41,7 @@ class TokenPrefix:
         probs: (N,), of the next token, by its place in the trie.
         ends: the probability that no more tokens follow.
         unknown: the probability that an unknown piece follows.
+        path: all tokens as nested pairs (those before, the last one).
     """
 
     row: int
@@ -50,6 +51,7 @@ class TokenPrefix:
     probs: np.ndarray
     ends: float
     unknown: float
+    path: tuple
 
 
 @dataclass(slots=True)
@@ -89,6 +91,7 @@ class Unread:
         token: the last one.
         text: its bytes.
         weight: the probability of the tokens, times the factor of all weights.
+        path: see `TokenPrefix`.
         tail: the bytes after the token.
         growing: the token stands for an unknown piece that has not ended, with `text` so far.
     """
@@ -97,6 +100,7 @@ class Unread:
     token: int
     text: bytes
     weight: float
+    path: tuple
     tail: bytes = b""
     growing: bool = False
 
@@ -224,10 +228,13 @@ def extend(covers: Covers, byte: int, segmentation: Segmentation) -> Covers:
                 token, prob = int(trie.ids[place]), float(prefix.probs[place])
                 if prob and segmentation.allows(prefix.token, prefix.text, token):
                     text, weight = segmentation.texts[token], prefix.weight * prob
-                    unread.append(Unread(prefix.row, token, text, weight))
+                    path = prefix.path, token
+                    unread.append(Unread(prefix.row, token, text, weight, path))
         if prefix.unknown and not cover.node.depth:
             weight = prefix.weight * prefix.unknown
-            piece = Unread(prefix.row, segmentation.unknown, b"", weight, growing=True)
+            token = segmentation.unknown
+            path = prefix.path, token
+            piece = Unread(prefix.row, token, b"", weight, path, growing=True)
             unread += _grown(piece, byte, segmentation)
     for each in covers.unread:
         if each.growing:

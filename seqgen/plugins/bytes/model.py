@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.distributions import normalise, require_numbers
 from seqgen.models.inference import InferenceModel
@@ -123,6 +124,18 @@ class ByBytes(InferenceModel):
     def start(self, batch: int, stride: int | None = None) -> CoverState:
         return CoverState(None, (), (Covers(),) * batch)
 
+    @without_gradients
+    def start_after(self, tokens: Sequence[int]) -> CoverState:
+        """Create the state of one text of which only these tokens, at least one, are read."""
+        ids = self.inner.ids(np.array([tokens], dtype=np.int64))
+        logits, inner = self.inner(ids, self.inner.start(1), last=1)
+        (probs,) = self._probabilities(ops_of(logits).array(logits)[:, 0])
+        row, last = next(self._numbers), tokens[-1]
+        text = self.segmentation.texts[last] if len(tokens) > 1 else b""
+        prefix = self._prefix(row, Unread(NEW, last, text, 1.0, ()), probs)
+        covers = Covers([Cover(prefix, self.segmentation.trie.root, 1.0)])
+        return CoverState(inner, (row,), (covers,))
+
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:
         extended = tuple(map(self._extended, tokens, state.texts))
         spare = [max(covers.read, key=_mass, default=None) for covers in state.texts]
@@ -141,7 +154,7 @@ class ByBytes(InferenceModel):
 
     def _extended(self, token: int, covers: Covers) -> Covers:
         if not covers.read and not covers.unread:
-            return Covers(unread=[Unread(NEW, self._start, b"", 1.0)])
+            return Covers(unread=[Unread(NEW, self._start, b"", 1.0, ())])
         if token < OFFSET:
             return covers  # no byte: padding after the end of a text
         return extend(covers, token - OFFSET, self.segmentation)
@@ -233,6 +246,7 @@ class ByBytes(InferenceModel):
             probs=probs[segmentation.trie.ids],
             ends=float(probs[self._ends].sum()),
             unknown=0.0 if unknown is None else float(probs[unknown]),
+            path=unread.path,
         )
 
     def _stepped(self, tokens: np.ndarray, state: CoverState) -> tuple[np.ndarray, CoverState]:

@@ -36,15 +36,8 @@ def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
     """
     if option not in ("", "all"):
         raise UsageError(f"a model is seen as :bytes or :bytes=all, not :bytes={option}")
-    loaded.conditioning.require_nothing(":bytes")
-    tokenizer, name = loaded.tokenizer, loaded.stored.name
-    if loaded.backward:
-        raise SeqgenError(f"{name} reads from right to left, and bytes are read from left to right")
-    if not tokenizer.lossless:
-        raise SeqgenError(
-            f"{name} cannot be seen byte by byte: its {tokenizer.kind} tokenizer changes texts, so "
-            "that they cannot be restored from the tokens"
-        )
+    require_view(loaded, ":bytes")
+    tokenizer = loaded.tokenizer
     if isinstance(tokenizer, ByteTokenizer):
         return loaded
     every = option == "all"
@@ -54,6 +47,28 @@ def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
     return replace(
         loaded, model=model, tokenizer=ByteTokenizer(), own_framing=framing_by_bytes(loaded)
     )
+
+
+def require_view(loaded: LoadedModel, what: str) -> None:
+    """Refuse a model that cannot be seen byte by byte.
+
+    Args:
+        loaded: the model.
+        what: needs that.
+
+    Raises:
+        UsageError: it is no model of text.
+        SeqgenError: it reads from right to left, or its tokenizer changes texts.
+    """
+    loaded.conditioning.require_nothing(what)
+    name = loaded.stored.name
+    if loaded.backward:
+        raise SeqgenError(f"{name} reads from right to left, and bytes are read from left to right")
+    if not loaded.tokenizer.lossless:
+        raise SeqgenError(
+            f"{name} cannot be seen byte by byte: its {loaded.tokenizer.kind} tokenizer changes "
+            "texts, so that they cannot be restored from the tokens"
+        )
 
 
 def seen_by_bytes(

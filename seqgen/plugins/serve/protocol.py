@@ -35,7 +35,7 @@ FILTERS = {
     **dict.fromkeys(("xtc_probability", "xtc_threshold"), float),
     **dict.fromkeys(("stop", "ban", "dry_sequence_breaker"), tuple),
     **dict.fromkeys(("force", "pattern", "suffix"), str),
-    **{"greedy": bool, "dry_allowed_length": int},
+    **{"greedy": bool, "heal": bool, "dry_allowed_length": int},
 }
 # Some of these, and what a `response_format` sets, are there if a plugin adds them.
 KNOWN = frozenset(name for name, *_ in SampleOptions.flags())
@@ -314,6 +314,7 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
         raise Refused(why, param="suffix")
     writer = Writer(loaded, options)
     prompts, added = read_prompts(fields.get("prompt", ""), writer.loaded, limits)
+    (prompts,) = writer.prepare([prompts])
     added = [0] * len(added) if infills else added  # the suffix counts as part of the prompt
     return read_query(fields, writer, prompts, added, CompletionForm())
 
@@ -517,7 +518,7 @@ class TextOffsets:
     def __init__(self, asked: Query, prompt: Prompt) -> None:
         self._asked, self._at = asked, len(prompt.text) if asked.echo else 0
         # Bytes of a character, and white space that a line begins without, span several pieces.
-        self._decoder = decoder_of(asked.loaded, prompt.tokens)
+        self._decoder = decoder_of(asked.loaded, prompt.tokens, prompt.overlap)
 
     def push(
         self, echoed: Sequence[TokenLogprob | int], noted: Sequence[TokenLogprob]

@@ -1,0 +1,210 @@
+"""`--heal`: prompts that end inside a token."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers_cli import has_plugin, records, refusal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import ROOT
+from prefix_model import PrefixModel
+from small_vocabulary import SmallBPE
+
+import seqgen
+from seqgen.cli import run
+from seqgen.generation.processors import History, Overlap
+from seqgen.generation.prompts import Prompt
+from seqgen.plugins.bytes.heal import FirstToken, heal
+from seqgen.store.loaded import Unconditional
+from seqgen.text.framing import Framing
+
+FRAMING = Framing(1, 2, 2, (0, 1, 3))
+MERGES = [("a", "b"), ("ab", "c"), ("c", "a"), ("abc", "ab"), ("b", "c"), ("ca", "b")]
+
+
+def loaded_of(model, tokenizer):
+    return SimpleNamespace(
+        model=model,
+        tokenizer=tokenizer,
+        framing=FRAMING,
+        backward=False,
+        stored=SimpleNamespace(name="small"),
+        conditioning=Unconditional("small"),
+        ids=lambda text: tuple(tokenizer.encode(text).tolist()),
+    )
+
+
+def covers_of(tokenizer, text):
+    """Yield the canonical token sequences with which a text may begin, and the rest of it."""
+
+    def canonical(tokens):
+        return tokenizer.encode(tokenizer.decode(tokens)).tolist() == list(tokens)
+
+    def grow(tokens, rest):
+        yield tokens, rest
+        for token in range(4, tokenizer.vocab_size):
+            piece = tokenizer.texts[token]
+            if rest.startswith(piece) and canonical((*tokens, token)):
+                yield from grow((*tokens, token), rest[len(piece) :])
+
+    return grow((), text)
+
+
+@given(text=st.text(st.sampled_from("abc"), min_size=1, max_size=8), seed=st.integers(0, 999))
+@settings(deadline=None, max_examples=40, derandomize=True)
+def test_the_most_probable_cover_is_read(text, seed):
+    tokenizer = SmallBPE(MERGES)
+    model = PrefixModel(tokenizer.vocab_size, seed)
+    masses = {}
+    for tokens, rest in covers_of(tokenizer, text):
+        mass, past = 1.0, [FRAMING.start]
+        for token in tokens:
+            mass *= model.chances(past)[token]
+            past.append(token)
+        longer = [
+            token
+            for token in range(4, tokenizer.vocab_size)
+            if tokenizer.texts[token].startswith(rest) and len(tokenizer.texts[token]) > len(rest)
+        ]
+        mass *= model.chances(past)[longer].sum() if rest else 1.0
+        masses[tokens, rest] = mass
+    prompt = Prompt(0, text, (1, *tokenizer.encode(text).tolist()))
+    healed = heal(loaded_of(model, tokenizer), prompt)
+    rest = healed.overlap.text if healed.overlap else ""
+    assert tokenizer.decode(healed.tokens) + rest == text
+    best = max(masses.values())
+    assert masses[healed.tokens[1:], rest] == pytest.approx(best, rel=1e-9)
+    if healed.overlap:
+        texts = [tokenizer.texts[token] for token in healed.overlap.tokens]
+        assert all(one.startswith(rest) and one != rest for one in texts)
+
+
+def test_the_first_token_alone_is_restricted():
+    log_probs = np.log(np.full((3, 4), 0.25))
+    overlap = Overlap("a", np.array([1, 3]))
+    history = [
+        History((5,), 1, overlap=overlap),
+        History((5, 1), 1, overlap=overlap),
+        History((5,), 1),
+    ]
+    found = np.exp(FirstToken(None)(history, log_probs))
+    assert found[0] == pytest.approx([0, 0.5, 0, 0.5])
+    assert (found[1:] == np.exp(log_probs[1:])).all()
+    assert FirstToken(None)([[5], [5], [5]], log_probs) is log_probs
+
+
+TEXT = (ROOT / "corpora" / "play.txt").read_text()[:40000]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("heal") / "home"
+    (home.parent / "text.txt").write_text(TEXT)
+    ngram = ("--model", "ngram", "--order", "4", "-q")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQGEN_HOME", str(home))
+        train = ("train", str(home.parent / "text.txt"), *ngram)
+        for name, how in {
+            "subwords": ("--tokenizer", "bpe", "--vocab-size", "500"),
+            "words": ("--tokenizer", "word"),
+            "characters": (),
+            "byte": ("--tokenizer", "byte"),
+            "backward": ("--direction", "backward"),
+            "lossy": ("--tokenizer", "whitespace"),
+        }.items():
+            assert run([*train, "--name", name, *how]) == 0
+    return home
+
+
+@pytest.fixture(autouse=True)
+def at_home(home, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(home))
+
+
+def sampled(capsys, prompts, *how):
+    found = records(capsys, "sample", *prompts, "--seed", 1, "--max-tokens", 6, "-q", *how)
+    return [record["text"] for record in found]
+
+
+def test_words_that_are_cut_are_completed(capsys):
+    """The next character of passages cut inside words is right more often."""
+    cuts = [at for at in range(3000, 9000, 97) if TEXT[at - 2 : at + 1].isalpha()]
+    prompts = [TEXT[at - 60 : at].replace("\n", " ") for at in cuts]
+    right = []
+    for how in (("--heal",), ()):
+        texts = sampled(capsys, prompts, "-m", "subwords", "--greedy", *how)
+        right.append(sum(text[:1] == TEXT[at] for text, at in zip(texts, cuts, strict=True)))
+    assert right[0] > right[1]
+
+
+def test_a_space_at_the_end_of_a_prompt_is_part_of_the_next_token(capsys):
+    (with_space,) = sampled(capsys, ["The mayor "], "-m", "subwords", "--greedy", "--heal")
+    likely = seqgen.load("subwords").suggest("The mayor", 500)
+    first = next(one.text for one in likely if one.text.startswith("\u2581") and len(one.text) > 1)
+    assert with_space.startswith(first[1:])
+
+
+def test_models_whose_tokens_are_bytes_or_characters_write_the_same(capsys):
+    for name in ("characters", "byte"):
+        prompts = ["The may", "The mayor ", ""]
+        healed = sampled(capsys, prompts, "-m", name, "--heal")
+        assert healed == sampled(capsys, prompts, "-m", name)
+
+
+def test_beams_and_python(capsys):
+    how = ("-m", "subwords", "--max-tokens", 5, "--nbest", 3, "-q", "--heal")
+    found = records(capsys, "beam-search", "The mayo", *how)
+    assert len(found) == 3
+    assert {record["text"][0] for record in found} == {"r"}
+    settings = {"heal": True, "greedy": True, "max_tokens": 5}
+    (one,) = seqgen.load("subwords").sample("The mayo", **settings)
+    assert one.text.startswith("r")
+    assert "".join(seqgen.load("subwords").stream("The mayo", **settings)) == one.text
+    texts = [f"The mayo{record['text']}" for record in found]
+    (stopped,) = records(capsys, "beam-search", "The mayo", *how, "--stop", texts[0][8:11])[:1]
+    assert stopped["text"] != found[0]["text"]
+
+
+def test_a_text_does_not_depend_on_its_batch(capsys):
+    prompts = ["The may", "The mayor ", "Where is the ri", "A"]
+    together = sampled(capsys, prompts, "-m", "subwords", "--heal")
+    alone = sampled(capsys, prompts, "-m", "subwords", "--heal", "--batch-size", 1)
+    assert together == alone
+
+
+def test_explain_names_the_filter(capsys):
+    steps = records(
+        capsys, "sample", "The mayo", "-m", "subwords", "--heal", "--explain", "--seed", "1"
+    )
+    assert "heal" in [one["filter"] for one in steps[0]["removed"]]
+    assert all(one["filter"] != "heal" for step in steps[1:] for one in step["removed"])
+
+
+def test_the_server_heals_too():
+    if not has_plugin("serve"):
+        pytest.skip("needs the plugin serve")
+    from seqgen.plugins.serve.protocol import read_completion
+    from seqgen.plugins.serve.settings import ServeOptions
+
+    loaded, limits = seqgen.load("subwords").loaded, ServeOptions()
+    asked = read_completion({"prompt": "The mayo", "heal": True}, loaded, limits)
+    assert asked.prompts[0].overlap.text == "o"
+    assert "heal" in [processor.name for processor in asked.processors]
+    assert read_completion({"prompt": "The mayo"}, loaded, limits).prompts[0].overlap is None
+
+
+def test_refusals_are_one_line(capsys):
+    for command, arguments, said in (
+        ("sample", ("-m", "backward"), "reads from right to left"),
+        ("sample", ("-m", "lossy"), "its whitespace tokenizer changes texts"),
+        ("beam-search", ("-m", "lossy"), "its whitespace tokenizer changes texts"),
+        ("sample", ("-m", "subwords", "--force", "a"), "give --heal or --force, not both"),
+        ("sample", ("-m", "subwords", "--suggest", "3"), "give --heal or --suggest, not both"),
+    ):
+        assert said in refusal(capsys, command, "The", "--heal", *arguments)
+    if has_plugin("patterns"):
+        wrong = ("The", "--heal", "-m", "subwords", "--pattern", "a")
+        assert "give --heal or --pattern, not both" in refusal(capsys, "sample", *wrong)
