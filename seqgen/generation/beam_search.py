@@ -279,7 +279,7 @@ def beam_search(
         UsageError: an exhaustive search would have too much to try.
     """
     searcher = Searcher(loaded, options)
-    for batch in searcher.prepare(batches(loaded, prompts, options.batch_size)):
+    for batch in searcher.prepare_prompts(batches(loaded, prompts, options.batch_size)):
         finished: dict[int, list[Beam]] = {}
         place = 0
         for at, hypotheses in searcher.search(batch):
@@ -303,7 +303,7 @@ def explain(
         "--explain cannot be combined with --exhaustive, which prunes nothing",
     )
     searcher = Searcher(loaded, options)
-    for (prompt,) in searcher.prepare(batches(loaded, prompts, 1)):
+    for (prompt,) in searcher.prepare_prompts(batches(loaded, prompts, 1)):
         log: list[tuple[int, Sequence[Fate]]] = []
         searches = searcher.search([prompt], lambda _, group, fates: log.append((group, fates)))  # noqa: B023
         ((_, hypotheses),) = searches

@@ -131,7 +131,7 @@ class Generator:
             processors.append(Force(ids))
         return processors if form is None else [*processors, form]
 
-    def prepare(self, batches: Iterable[list[Prompt]]) -> Iterator[list[Prompt]]:
+    def prepare_prompts(self, batches: Iterable[list[Prompt]]) -> Iterator[list[Prompt]]:
         """Yield batches of prompts as the options of plugins change them."""
         for batch in batches:
             for filters in self.options.added_filters:

@@ -165,7 +165,7 @@ class Writer(Generator):
         Yields:
             The prompts, their rows in order, and what opens states for the rows' handles.
         """
-        for batch in self.prepare(batches(self.loaded, prompts, size)):
+        for batch in self.prepare_prompts(batches(self.loaded, prompts, size)):
             opens, handles = open_sources(self.loaded, batch)
             rows = (
                 self.row(prompt, number, handle)

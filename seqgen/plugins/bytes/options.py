@@ -18,7 +18,15 @@ class Healing(FilterOptions, panel=Panel.TEXT):
     heal: bool = setting(
         "Let the first token begin within the prompt where the model expects that: of a prompt "
         "that ends inside a word or with a space.",
-        conflicts=("--force", "--suggest", "--pattern", "--grammar", "--json-schema", "--include"),
+        conflicts=(
+            "--force",
+            "--suggest",
+            "--pattern",
+            "--grammar",
+            "--json-schema",
+            "--include",
+            "--suffix",
+        ),
     )
 
     def prompt(self, generator: Any, prompt: Any) -> Any:

@@ -314,7 +314,7 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
         raise Refused(why, param="suffix")
     writer = Writer(loaded, options)
     prompts, added = read_prompts(fields.get("prompt", ""), writer.loaded, limits)
-    (prompts,) = writer.prepare([prompts])
+    (prompts,) = writer.prepare_prompts([prompts])
     added = [0] * len(added) if infills else added  # the suffix counts as part of the prompt
     return read_query(fields, writer, prompts, added, CompletionForm())
 
