@@ -9,7 +9,7 @@ from seqgen.generation.continuation import Continuation, EndIds
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
 if TYPE_CHECKING:
-    from seqgen.generation.processors import Overlap
+    from seqgen.generation.processors import PromptOverlap
     from seqgen.store.loaded import LoadedModel
 
 UNFINISHED = "\ufffd"
@@ -83,7 +83,7 @@ class BackwardDecoder(Decoder):
 
 
 def decoder_of(
-    loaded: LoadedModel, history: Sequence[int], overlap: Overlap | None = None
+    loaded: LoadedModel, history: Sequence[int], overlap: PromptOverlap | None = None
 ) -> Decoder:
     """Make a streaming decoder, in the model's direction, for tokens that follow `history`.
 

@@ -15,7 +15,7 @@ from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
 from seqgen.generation.processors import IMPOSSIBLE
 
 if TYPE_CHECKING:
-    from seqgen.generation.processors import Overlap
+    from seqgen.generation.processors import PromptOverlap
     from seqgen.settings.generation import BeamOptions
 
 # The least log-probability of an allowed token, so that totals stay finite and can be compared.
@@ -48,7 +48,7 @@ class SearchPrompt:
     tokens: tuple[int, ...]
     handle: int = 0
     max_tokens: int | None = None
-    overlap: Overlap | None = None
+    overlap: PromptOverlap | None = None
 
 
 # Whether the tokens written after a prompt end the text by what they say (a stop string).

@@ -37,7 +37,7 @@ MOST_TAKEN = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Overlap:
+class PromptOverlap:
     """End of a prompt that is none of its tokens, since the first token of the text has it.
 
     Attributes:
@@ -64,7 +64,7 @@ class History(list):
         tokens: Sequence[int] = (),
         prompt: int = 0,
         place: tuple[int, int] = (0, 0),
-        overlap: Overlap | None = None,
+        overlap: PromptOverlap | None = None,
     ) -> None:
         super().__init__(tokens)
         self.prompt, self.place, self.overlap = prompt, place, overlap

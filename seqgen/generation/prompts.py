@@ -17,7 +17,7 @@ from seqgen.text.sources import Vectors, features_of
 from seqgen.wording import ShortRepr
 
 if TYPE_CHECKING:
-    from seqgen.generation.processors import Overlap
+    from seqgen.generation.processors import PromptOverlap
     from seqgen.models.state import Opens
     from seqgen.store.loaded import LoadedModel
 
@@ -47,7 +47,7 @@ class Prompt:
     source_tokens: tuple[int, ...] | Vectors = ()
     source_unknown: int = 0
     source_begin: int = 0
-    overlap: Overlap | None = None
+    overlap: PromptOverlap | None = None
 
     @property
     def of_source(self) -> SourceFields | None:

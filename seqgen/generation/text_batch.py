@@ -19,7 +19,7 @@ from seqgen.models.distributions import require_numbers
 
 if TYPE_CHECKING:
     from seqgen.generation.continuation import Continuation
-    from seqgen.generation.processors import Overlap
+    from seqgen.generation.processors import PromptOverlap
     from seqgen.models.inference import InferenceModel
     from seqgen.models.state import Opens, State
 
@@ -42,7 +42,7 @@ class Row:
     tokens: tuple[int, ...]
     handle: int = 0
     max_tokens: int | None = None
-    overlap: Overlap | None = None
+    overlap: PromptOverlap | None = None
 
 
 class Step(NamedTuple):

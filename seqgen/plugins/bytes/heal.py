@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from seqgen.generation.processors import IMPOSSIBLE, Overlap, normalise_or_end, written
+from seqgen.generation.processors import IMPOSSIBLE, PromptOverlap, normalise_or_end, written
 from seqgen.generation.prompts import Prompt
 from seqgen.plugins.bytes.view import require_view, seen_by_bytes, segmentation_of
 from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
@@ -88,7 +88,7 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
     best = max(covers, key=lambda cover: cover.mass)
     tokens = (*prompt.tokens[framed:cut], *_tokens(best))
     rest, node = _rest(best, raw), best.node
-    overlap = Overlap(rest, segmentation.trie.ids[node.longer : node.end]) if rest else None
+    overlap = PromptOverlap(rest, segmentation.trie.ids[node.longer : node.end]) if rest else None
     tokens = (*prompt.tokens[:framed], *tokens) or (loaded.framing.start,)
     return replace(prompt, tokens=tokens, overlap=overlap)
 

@@ -15,7 +15,7 @@ from small_vocabulary import SmallBPE
 
 import seqgen
 from seqgen.cli import run
-from seqgen.generation.processors import History, Overlap
+from seqgen.generation.processors import History, PromptOverlap
 from seqgen.generation.prompts import Prompt
 from seqgen.plugins.bytes.heal import FirstToken, heal
 from seqgen.store.loaded import Unconditional
@@ -84,7 +84,7 @@ def test_the_most_probable_cover_is_read(text, seed):
 
 def test_the_first_token_alone_is_restricted():
     log_probs = np.log(np.full((3, 4), 0.25))
-    overlap = Overlap("a", np.array([1, 3]))
+    overlap = PromptOverlap("a", np.array([1, 3]))
     history = [
         History((5,), 1, overlap=overlap),
         History((5, 1), 1, overlap=overlap),
