@@ -51,7 +51,7 @@ TABLE = installed(
         ("export", "--out"): ("overwrite", "a.arpa", "grams"),
     }
 )
-if not has_plugin("diagnose"):
+if not has_plugin("inspect"):
     del TABLE["train", "--plot"]
 # What others may have written, as far as an ending tells.
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(17) + b"\0\0\0\x11tEXtSoftware\0Matplotlib"

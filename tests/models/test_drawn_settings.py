@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.memory.model import CachedModel
-from seqgen.models.transformer.attention_figures import attention_figures, attention_weights
-from seqgen.models.transformer.model import Transformer
 from seqgen.settings.scoring import CacheConfig
 from seqgen.text.sources import TokenSources
 
@@ -73,22 +71,6 @@ def test_training_calls_have_gradients_and_weights_can_be_stored(architecture, d
     load_weights(other, {name: tensor.clone() for name, tensor in weights_of(model).items()})
     with torch.no_grad():
         assert torch.equal(loss_of(other), loss_of(model.eval()))
-
-
-@pytest.mark.fast_for("window", "rnn", "lstm", "mgu", "transformer")
-@pytest.mark.parametrize("architecture", TEXT)
-@given(data=st.data())
-@few
-def test_every_layer_and_head_can_be_looked_at(architecture, data):
-    model = drawn_model(data, architecture)
-    length = window_of(model)
-    text = text_for(model, length + 1)
-    assert all(len(features) == 2 for features in model.layer_features(text[:, :-1]))
-    if isinstance(model, Transformer):
-        layers, heads = len(model.stack), model.config.num_heads
-        shape = heads, length, length
-        assert [w.shape for w in attention_weights(model, text[:1, :-1])] == [shape] * layers
-        assert len(attention_figures(model, text[:, :-1])) == layers * heads
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4", "bf16"])

@@ -63,7 +63,7 @@ def test_training_begins_where_the_other_model_ended(architecture, texts):
     # The exclamation mark is none of the first text's characters.
     unknown, *warnings = [event.text for event in events if isinstance(event, Notice)]
     assert unknown == "base does not know 20 tokens of the text"
-    if has_plugin("diagnose"):
+    if has_plugin("inspect"):
         (rate,) = warnings
         assert rate.startswith("warning: the learning rate is too low")
 

@@ -83,7 +83,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
 
     @property
     def watched(self) -> bool:
-        """Whether values inside the cells are being observed; see `watched.py`."""
+        """Whether values inside the cells are being observed, as `seqgen inspect` does."""
         return any(layer.ops is not ArrayOps for layer in self.layers)
 
     def run_program(

@@ -1,4 +1,4 @@
-"""Predictions, units and attention of a model on a text, token by token."""
+"""A look into models: predictions, units and attention; gradients, weights and warnings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from seqgen.hooks import Command, Plugin
 
 PLUGIN = Plugin(
     commands={
+        "diagnose": Command("diagnose.command:diagnose", "Measure"),
         "inspect": Command("command:inspect", "Measure"),
     },
+    options={"train": "diagnose.options:DiagnoseOptions"},
+    listeners=("diagnose.watch:listen",),
     sections=("sections:HELD_OUT_TEXT", "sections:ATTENTION_AND_GATES"),
 )

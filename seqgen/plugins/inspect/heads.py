@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.models.transformer.attention_figures import (
+from seqgen.models.transformer.context import AnchoredContext
+from seqgen.plugins.inspect.attention_figures import (
     HeadFigures,
     attention_figures,
     attention_weights,
 )
-from seqgen.models.transformer.context import AnchoredContext
 from seqgen.scoring.passages import Passages, TokenizedDocument
 from seqgen.settings import require
 from seqgen.store.loaded import LoadedModel

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqgen.models.recurrent.watched import StepRecorder, watch_layers
+from seqgen.plugins.inspect.watched import StepRecorder, watch_layers
 
 if TYPE_CHECKING:
     from seqgen.models.recurrent.cell import Cell, LayerState

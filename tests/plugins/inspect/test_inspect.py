@@ -22,9 +22,8 @@ from pages_read import HOSTILE, Read, commands_of
 from seqgen.cli import run
 from seqgen.cli.shell.colours import Scale, share_scale
 from seqgen.cli.shell.page import page
-from seqgen.models.recurrent.watched import StepRecorder, watch_layers
-from seqgen.models.transformer.attention_figures import attention_weights
 from seqgen.models.transformer.positions import rotate
+from seqgen.plugins.inspect.attention_figures import attention_weights
 from seqgen.plugins.inspect.heads import attended
 from seqgen.plugins.inspect.pages import SURPRISAL, signed_scale, unit_section
 from seqgen.plugins.inspect.predictions import token_predictions
@@ -39,6 +38,7 @@ from seqgen.plugins.inspect.steps import (
     unit_values,
     units,
 )
+from seqgen.plugins.inspect.watched import StepRecorder, watch_layers
 from seqgen.scoring.passages import tokenize_passages
 from seqgen.scoring.surprisal import score_tokens
 from seqgen.settings.scoring import Scoring

@@ -13,8 +13,6 @@ from known_models import loaded_as
 
 from seqgen.errors import UsageError
 from seqgen.hashing import uniforms
-from seqgen.models.transformer.attention_figures import attention_weights
-from seqgen.plugins.inspect.heads import attended
 from seqgen.plugins.labels.masking import (
     CHOSEN,
     FATE,
@@ -251,6 +249,7 @@ LETTERS = CharTokenizer("abcdef")
     ],
 )
 def test_heads_read_what_they_read_in_transformers(given, word, read, places):
+    attended = pytest.importorskip("seqgen.plugins.inspect.heads").attended
     model = loud()
     documents = "line" if "\n" in given else "stream"
     found = tokenize_passages(loaded_as(model, LETTERS, documents), [given], 100)
@@ -273,6 +272,7 @@ def test_heads_read_what_they_read_in_transformers(given, word, read, places):
 
 
 def test_an_empty_line_is_its_symbols():
+    attended = pytest.importorskip("seqgen.plugins.inspect.heads").attended
     found = tokenize_passages(loaded_as(loud(), LETTERS, "line"), ["\nab\n"], 100)
     heads = attended(found, None, None, None).heads
     assert [(h.layer, h.head) for h in heads] == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -283,7 +283,8 @@ def test_an_empty_line_is_its_symbols():
 def test_the_weights_of_heads_lead_to_the_features_that_the_model_has(form):
     model = loud(**FORMS.get(form, {"num_kv_heads": 1, "scale_attention": False}))
     rows = torch.from_numpy(rows_of([5, 6, 7, 8, 9]).values)
-    found = attention_weights(model, rows)
+    figures = pytest.importorskip("seqgen.plugins.inspect.attention_figures")
+    found = figures.attention_weights(model, rows)
 
     def attend(layer, q, k, v):
         return torch.from_numpy(found[layer])[None] @ v.expand_as(q)

@@ -90,7 +90,7 @@ def test_what_both_directions_share():
 
 
 def test_layers_have_names_of_their_own():
-    named_layers = pytest.importorskip("seqgen.plugins.diagnose.layers").named_layers
+    named_layers = pytest.importorskip("seqgen.plugins.inspect.diagnose.layers").named_layers
     names = ["embedding", "layers.0", "layers.1"]
     expected = [*(f"forwards.{name}" for name in names), "head"]
     assert [name for name, _ in named_layers(elmo())] == expected

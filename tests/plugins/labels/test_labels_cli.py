@@ -13,7 +13,6 @@ from scipy.stats import binomtest
 from seqgen import store
 from seqgen.cli import run
 from seqgen.engines.choice import ASKED_FOR
-from seqgen.plugins.vectors.words import load_vectors
 
 SMALL = ("--set", "embedding_size=8", "--batch-size", 8, "--seed", 3, "--quiet")
 TEXTS = "".join(f"{'ab' * (i % 3)}{'xyz'[i % 2]}{i % 7}\t{'XY'[i % 2]}\n" for i in range(60))
@@ -434,6 +433,7 @@ def test_what_comes_after_decides_tags(capsys):
 
 @pytest.mark.parametrize("kind", ["bag", "transformer", "lstm"])
 def test_vectors_of_texts_are_those_that_the_head_reads(kind, texts, tmp_path, capsys):
+    words = pytest.importorskip("seqgen.plugins.vectors.words")
     wide = ("--layers", 1, "--hidden-size", 8)
     shape = {"bag": (), "transformer": (*wide, "--heads", 2), "lstm": wide}
     given = ("--task", "classify", "--model", kind, *shape[kind], "--seed", 1)
@@ -442,7 +442,7 @@ def test_vectors_of_texts_are_those_that_the_head_reads(kind, texts, tmp_path, c
     path = _file(texts, "".join(line.split("\t")[0] + "\n" for line in TEXTS.splitlines()[:3]))
     found = np.array([r["vector"] for r in records(capsys, "vectors", "-m", "m", "--file", path)])
     told = [r["probability"] for r in records(capsys, "predict", path, "-m", "m")]
-    head = load_vectors("m").model.head
+    head = words.load_vectors("m").model.head
     logits = found @ head.weight.detach().numpy().T + head.bias.detach().numpy()
     odds = np.exp(logits - logits.max(1, keepdims=True))
     np.testing.assert_allclose((odds / odds.sum(1, keepdims=True)).max(1), told, rtol=1e-4)

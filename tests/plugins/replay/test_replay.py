@@ -303,7 +303,7 @@ def test_trainings_that_add_an_n_gram_model_or_resume(place, capsys):
 
 
 @pytest.mark.slow
-@needs("diagnose", "tune")
+@needs("inspect", "tune")
 def test_everything_comes_out_equal(place, capsys):
     assert run(["train", "t.txt", "--model", "ngram", "--order", "3", "--name", "last", "-q"]) == 0
     commands = (

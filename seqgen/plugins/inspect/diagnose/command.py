@@ -19,8 +19,8 @@ from seqgen.settings import Options, Panel, file_argument, setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
-    from seqgen.plugins.diagnose.diagnose import Diagnosis
-    from seqgen.plugins.diagnose.distance import Distance
+    from seqgen.plugins.inspect.diagnose.diagnose import Diagnosis
+    from seqgen.plugins.inspect.diagnose.distance import Distance
 
 # The table has these distances; the picture, the file and the records have all.
 SHOWN = (0, 1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
@@ -52,7 +52,7 @@ def diagnose(
     networks; norms of weights, gradients and updates by layer; saturated and dead units; and the
     entropy of a transformer's attention.
     """
-    from seqgen.plugins.diagnose.diagnose import diagnose as look
+    from seqgen.plugins.inspect.diagnose.diagnose import diagnose as look
     from seqgen.store.loading import load
 
     source = Inputs(out.quiet).open_one(measured.text)

@@ -15,12 +15,12 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.mixture.members import members_of
 from seqgen.models.network import copy_network
 from seqgen.models.recurrent.cell import Cell
-from seqgen.models.transformer.attention_figures import attention_figures
 from seqgen.models.transformer.model import Transformer
-from seqgen.plugins.diagnose.distance import gradients_by_distance, window_length, windows
-from seqgen.plugins.diagnose.events import Diagnosed
-from seqgen.plugins.diagnose.layers import Update, units_of
-from seqgen.plugins.diagnose.warnings import Warnings
+from seqgen.plugins.inspect.attention_figures import attention_figures
+from seqgen.plugins.inspect.diagnose.distance import gradients_by_distance, window_length, windows
+from seqgen.plugins.inspect.diagnose.events import Diagnosed
+from seqgen.plugins.inspect.diagnose.layers import Update, units_of
+from seqgen.plugins.inspect.diagnose.warnings import Warnings
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import Batch
 from seqgen.text.corpus import Corpus

@@ -12,10 +12,9 @@ from architectures import RECURRENT, VOCAB, Case
 from helpers_cli import known_architectures, needs, records, refusal
 
 from seqgen.cli import run
-from seqgen.models.recurrent.watched import StepRecorder, watch_layers
-from seqgen.models.transformer.attention_figures import attention_figures
-from seqgen.plugins.diagnose.distance import gradients_by_distance, windows
-from seqgen.plugins.diagnose.layers import (
+from seqgen.plugins.inspect.attention_figures import attention_figures
+from seqgen.plugins.inspect.diagnose.distance import gradients_by_distance, windows
+from seqgen.plugins.inspect.diagnose.layers import (
     Update,
     loss_unscaled,
     named_layers,
@@ -23,6 +22,7 @@ from seqgen.plugins.diagnose.layers import (
     spectral_radius,
     units_of,
 )
+from seqgen.plugins.inspect.watched import StepRecorder, watch_layers
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.corpus import Corpus
 from seqgen.training.optimizers import clip_gradients

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.recurrent.cell import Cell, LayerState
-from seqgen.models.recurrent.watched import StepRecorder, watch_layers
-from seqgen.plugins.diagnose.layers import features_of
+from seqgen.plugins.inspect.diagnose.layers import features_of
+from seqgen.plugins.inspect.watched import StepRecorder, watch_layers
 from seqgen.settings import require
 from seqgen.text.corpus import Corpus
 from seqgen.wording import column

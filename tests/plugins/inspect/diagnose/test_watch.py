@@ -15,12 +15,12 @@ from places import CORPORA
 
 from seqgen import presets, registry, store
 from seqgen.cli import run
-from seqgen.models.transformer.attention_figures import attention_figures
-from seqgen.plugins.diagnose.distance import gradients_by_distance, windows
-from seqgen.plugins.diagnose.events import Diagnosed
-from seqgen.plugins.diagnose.layers import LayerFigures, units_of
-from seqgen.plugins.diagnose.warnings import Warnings
-from seqgen.plugins.diagnose.watch import LOOKS, TrainingWatch
+from seqgen.plugins.inspect.attention_figures import attention_figures
+from seqgen.plugins.inspect.diagnose.distance import gradients_by_distance, windows
+from seqgen.plugins.inspect.diagnose.events import Diagnosed
+from seqgen.plugins.inspect.diagnose.layers import LayerFigures, units_of
+from seqgen.plugins.inspect.diagnose.warnings import Warnings
+from seqgen.plugins.inspect.diagnose.watch import LOOKS, TrainingWatch
 from seqgen.settings.training import TrainingConfig
 from seqgen.store.loading import load
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
@@ -250,7 +250,7 @@ def test_units_are_looked_at_only_where_somebody_asks(monkeypatch):
     """Warnings are about ReLUs: a network without them is asked once."""
     seen = []
     asked = lambda *how: seen.append(1) or units_of(*how)  # noqa: E731
-    monkeypatch.setattr("seqgen.plugins.diagnose.watch.units_of", asked)
+    monkeypatch.setattr("seqgen.plugins.inspect.diagnose.watch.units_of", asked)
     looks = {}
     for name, logs in (("lstm", False), ("lstm", True), ("rnn", False)):
         seen.clear()
@@ -264,7 +264,8 @@ def test_units_are_looked_at_only_where_somebody_asks(monkeypatch):
 def test_the_usual_norm_is_computed_only_where_nothing_clips(monkeypatch):
     medians = []
     monkeypatch.setattr(
-        "seqgen.plugins.diagnose.warnings.statistics.median", lambda x: medians.append(1) or 1.0
+        "seqgen.plugins.inspect.diagnose.warnings.statistics.median",
+        lambda x: medians.append(1) or 1.0,
     )
     for clip_norm, wanted in ((1.0, 0), (0.0, 20)):
         warnings = Warnings(TrainingConfig(steps=30, clip_norm=clip_norm), print)

@@ -9,9 +9,9 @@ from seqgen.cli.shell.tables import MISSING, count, number, percentage
 from seqgen.training.events import ListenerEvent
 
 if TYPE_CHECKING:
-    from seqgen.models.transformer.attention_figures import HeadFigures
-    from seqgen.plugins.diagnose.distance import Distance
-    from seqgen.plugins.diagnose.layers import LayerFigures
+    from seqgen.plugins.inspect.attention_figures import HeadFigures
+    from seqgen.plugins.inspect.diagnose.distance import Distance
+    from seqgen.plugins.inspect.diagnose.layers import LayerFigures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from seqgen.plugins.diagnose.layers import LayerFigures
+from seqgen.plugins.inspect.diagnose.layers import LayerFigures
 from seqgen.settings.training import TrainingConfig
 from seqgen.training.run import Run
 

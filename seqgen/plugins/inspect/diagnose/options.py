@@ -48,8 +48,8 @@ class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
         """Plot the gradients by distance, with their bound."""
         if self.plot is None:
             return
-        from seqgen.plugins.diagnose.command import draw_distances
-        from seqgen.plugins.diagnose.events import Diagnosed
+        from seqgen.plugins.inspect.diagnose.command import draw_distances
+        from seqgen.plugins.inspect.diagnose.events import Diagnosed
 
         place = self.plot.resolve()
         last = next((event for event in events if isinstance(event, Diagnosed)), None)

@@ -12,16 +12,16 @@ from torch import Tensor
 from seqgen.errors import SeqgenError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import copy_network
-from seqgen.models.transformer.attention_figures import HeadFigures, attention_figures
 from seqgen.models.transformer.model import Transformer
-from seqgen.plugins.diagnose.distance import (
+from seqgen.plugins.inspect.attention_figures import HeadFigures, attention_figures
+from seqgen.plugins.inspect.diagnose.distance import (
     Distance,
     gradients_by_distance,
     longest_document,
     window_length,
     windows,
 )
-from seqgen.plugins.diagnose.layers import LayerFigures, Update, loss_unscaled, units_of
+from seqgen.plugins.inspect.diagnose.layers import LayerFigures, Update, loss_unscaled, units_of
 from seqgen.settings import require
 from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel

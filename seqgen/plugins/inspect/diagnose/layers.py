@@ -14,10 +14,10 @@ from seqgen.engines.precision import in_float64
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.network import Network
 from seqgen.models.recurrent.cell import Cell
-from seqgen.models.recurrent.watched import StepRecorder, watch_layers
-from seqgen.models.transformer.attention_figures import observe_attention, unscaled_gain
 from seqgen.models.transformer.equations import FeedForward
 from seqgen.models.transformer.model import Transformer
+from seqgen.plugins.inspect.attention_figures import observe_attention, unscaled_gain
+from seqgen.plugins.inspect.watched import StepRecorder, watch_layers
 from seqgen.text.sources import Source
 from seqgen.wording import column
 
