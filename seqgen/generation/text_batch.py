@@ -282,7 +282,7 @@ class TextBatch:
 
     def _can_draw(self, logits: np.ndarray) -> bool:
         """Check whether the compiled library can draw from these logits."""
-        return logits.dtype == np.float32 and not self.model.normalised and library() is not None
+        return logits.dtype == np.float32 and library() is not None
 
     @without_gradients
     def read(self) -> None:

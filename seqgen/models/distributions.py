@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqgen.engines.native import mixing
 from seqgen.engines.native.library import library
 from seqgen.engines.native.softmax import log_softmax
 from seqgen.errors import SeqgenError
@@ -37,14 +38,16 @@ def require_numbers(log_probs: np.ndarray) -> np.ndarray:
 def mix_logits(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Compute the log-probabilities (B, V) of a linear mixture from its parts' logits.
 
-    The sum is taken in float64, so that one logarithm of the whole is enough. A probability below
-    its least number, 5e-324 (-744.4 nats), becomes 0, and its logarithm -inf. No draw can tell, but
-    `forward` and `score`, which add up logarithms, return the finite number.
+    Without the library the sum is taken in float64, so that one logarithm of the whole is enough. A
+    probability below its least number, 5e-324 (-744.4 nats), becomes 0, and its logarithm -inf. No
+    draw can tell, but `forward` and `score`, which add up logarithms, return the finite number.
 
     Args:
         logits: of each of K.
         weights: theirs, (K, 1, 1) or (K, B, 1).
     """
+    if mixing.suits(logits):
+        return mixing.mix(logits, weights[:, :, 0])
     probs = np.array(logits)  # (K, B, V); one call for all parts, since calls take the time
     probs -= np.maximum.reduce(probs, -1, keepdims=True)
     probs = np.exp(probs, dtype=np.float64)

@@ -107,6 +107,21 @@ static void softmax(int64_t rows, int64_t size) {
     for (int64_t r = 0; r < rows; r++) printf("draw %lld %.9g\n", (long long)tokens[r], y[size + r]);
 }
 
+static void mixtures(int64_t rows, int64_t size) {
+    enum { PARTS = 3 };
+    const float *logits[PARTS], *constants = numbers(2 * PARTS, -1, 1);
+    const float *coefficients = numbers(PARTS * PARTS * PARTS, -0.1, 0.1);
+    float *scratch = zeros(2 * PARTS * size), *out = zeros(rows * size);
+    int64_t *matched = room_of(rows * sizeof *matched);
+    const double weights[PARTS] = {0.2, 0, 0.8};
+    for (int i = 0; i < PARTS; i++) logits[i] = numbers(rows * size, -9, 9);
+    for (int64_t r = 0; r < rows; r++) matched[r] = r % 2;
+    mix(rows, PARTS, size, logits, weights, 1, scratch, out);
+    show("mix", rows * size, out);
+    gate(rows, PARTS, size, logits, matched, constants, coefficients, -8, scratch, out);
+    show("gate", rows * size, out);
+}
+
 static void ngrams(int64_t size) {
     enum { SEEN = 5, ROWS = 40 };
     const int64_t count = size * SEEN;
@@ -142,6 +157,10 @@ static void ngrams(int64_t size) {
     ngram_nodes(g, 2, ROWS / 10, 10, tokens, tokens, ids);
     ngram_log_probs(g, ROWS - 1, tokens, tokens + 1, log_probs = zeros(ROWS));
     show("ngram", ROWS, log_probs);
+    float *all = zeros(ROWS * size);
+    ngram_step(g, ROWS, tokens, tokens, ids, all);
+    show("ngram_step", ROWS * size, all);
+    ngram_nodes(g, 2, ROWS / 10, 10, tokens, tokens, ids);
     const best_continuations level = {best, values};
     ngram_best(g, &level, ROWS, 1, tokens, found, unsure);
     for (int64_t r = 0; r < ROWS; r++) {
@@ -181,6 +200,7 @@ int main(void) {
         attention(4, 2, 20);
         attention(2, 2, 64);
         softmax(4, 66);
+        mixtures(5, 70);
         ngrams(60);
         skip_grams(21);
     }

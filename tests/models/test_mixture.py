@@ -423,9 +423,10 @@ def test_mixtures_by_order_in_every_way_of_reading(order, gated):
     fresh, _ = by_order(*tables)  # no step has been taken
     guide = fresh.components[1]
     _, state = guide(tokens, guide.start(4))
-    assert guide.matched_by(state) == guide.matched(tokens, guide.start(4))[:, -1].tolist()
+    matched = guide.matched(tokens, guide.start(4))[:, -1].tolist()
+    assert guide.matched_by(state).tolist() == matched
     guide.step([1] * 4, guide.start(4))
-    assert guide.matched_by(state) == guide.matched(tokens, guide.start(4))[:, -1].tolist()
+    assert guide.matched_by(state).tolist() == matched
 
 
 def test_weights_by_order_are_the_best_of_all_on_a_grid():
@@ -446,6 +447,30 @@ def test_weights_by_order_are_the_best_of_all_on_a_grid():
     # Without enough tokens of an order, what holds for all contexts is taken.
     assert fit_by_order(log_probs, matched, 3, [0.2, 0.8], least=1)[2] == [0.2, 0.8]
     assert fit_by_order(log_probs, matched, 2, [0.2, 0.8]) == [[0.2, 0.8]] * 2
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@torch.no_grad()
+def test_steps_in_float32_are_those_of_calls_with_and_without_the_library(gated, monkeypatch):
+    mixture, _ = by_order(None, length=300, gate=GATE) if gated else by_order(TABLE)
+    mixture = Mixture([part.float() for part in mixture.components], [1, 1], *tables_of(mixture))
+    tokens = ids(4, 12, seed=5)
+    wanted, _ = mixture(tokens, mixture.start(4))
+    for alone in (False, True):
+        if alone:
+            monkeypatch.setattr("seqgen.engines.native.mixing.library", lambda: None)
+        state = mixture.start(4)
+        for t, column in enumerate(tokens.T.tolist()):
+            logits, state = mixture.step(column, state)
+            assert logits.dtype == np.float32
+            np.testing.assert_allclose(logits, wanted[:, t], rtol=0, atol=2e-5)
+
+
+def tables_of(mixture):
+    """Return the weights by order and the gate that a mixture was made with."""
+    if mixture.gate is None:
+        return mixture.table.T, None
+    return None, np.concatenate([mixture.gate.constants, mixture.gate.coefficients])
 
 
 @torch.no_grad()

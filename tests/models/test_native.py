@@ -23,6 +23,7 @@ from places import ROOT
 from seqgen.cli.shell.output import Output, say_announced
 from seqgen.engines.arrays import Affine, Product, Products, attend, use_products
 from seqgen.engines.native import library as native
+from seqgen.engines.native import mixing
 from seqgen.engines.native.library import VARIABLE, library
 from seqgen.engines.native.maps import BLOCK, NativeInt4Map, NativeInt8Map, NativeMap
 from seqgen.engines.native.recording import Recording, describe_cache, record_program
@@ -441,6 +442,49 @@ def test_a_draw_is_that_of_the_filter_and_the_sum(size, spread):
     assert (tokens[mostly_taken] < 0).all()
     sure = draw(logits, generator.random(40), forbid.distinct)[0] >= 0
     assert sure[~mostly_taken].mean() > 0.7 or size == 3
+
+
+@pytest.mark.usefixtures("level")
+@pytest.mark.parametrize(("parts", "size"), [(1, 65), (2, 3), (2, 66), (5, 300), (3, 5000)])
+def test_mixtures_are_those_of_the_plain_equations(parts, size):
+    """Linear and by a gate, in float64; a row's numbers do not depend on the rows beside it."""
+    generator = np.random.default_rng(size)
+    logits = [3 * numbers(6, size, seed=part) + part for part in range(parts)]
+    each = np.stack([normalise(one.astype(np.float64)) for one in logits], 1)  # (B, K, V)
+    for weights in (generator.dirichlet([1.0] * parts)[:, None], generator.random((parts, 6))):
+        found = mixing.mix(logits, weights)
+        wanted = np.log((np.exp(each) * weights.T[:, :, None]).sum(1))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=2e-6)
+        last = weights[:, -1:]
+        assert (mixing.mix([one[5:] for one in logits], last) == found[5:]).all()
+    matched, constants = np.arange(6) % 3, numbers(3, parts)
+    coefficients = 0.1 * numbers(parts**2, parts, seed=1)
+    found = mixing.mix_by_gate(logits, matched, constants, coefficients, -5.0)
+    least = np.maximum(each, -5)
+    means = (np.exp(least)[:, :, None] * least[:, None]).sum(-1).reshape(6, -1)
+    exponents = constants[matched] + means @ coefficients
+    wanted = (exponents[:, :, None] * least).sum(1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-5)
+    alone = mixing.mix_by_gate([x[5:] for x in logits], matched[5:], constants, coefficients, -5.0)
+    assert (alone == found[5:]).all()
+
+
+@pytest.mark.usefixtures("level")
+def test_mixtures_of_what_is_impossible_or_no_number():
+    """What one part rules out the other decides; NaN stays NaN."""
+    logits = [numbers(3, 70, seed=part) for part in range(2)]
+    logits[0][0, :2] = logits[1][0, 1:3] = -np.inf
+    logits[1][1, 5], logits[0][1, 6] = -690, np.nan
+    mixed = mixing.mix(logits, np.array([[0.3], [0.7]]))
+    each = np.exp(np.stack([normalise(one.astype(np.float64)) for one in logits]))
+    np.testing.assert_allclose(np.exp(mixed[0]), 0.3 * each[0, 0] + 0.7 * each[1, 0], rtol=1e-5)
+    assert mixed[0, 1] == -np.inf and np.isnan(mixed[1]).all()
+    only = mixing.mix(logits, np.array([[0.0], [1.0]]))
+    np.testing.assert_allclose(only[2], normalise(logits[1][2]), rtol=0, atol=1e-6)
+    assert only[0, 0] > -np.inf and (only[0, 1:3] == -np.inf).all()
+    tables = numbers(1, 2), numbers(4, 2)
+    gated = mixing.mix_by_gate(logits, np.zeros(3, np.int64), *tables, -20.0)
+    assert np.isfinite(gated[[0, 2]]).all() and np.isnan(gated[1]).all()
 
 
 def test_numbers_that_are_none_are_drawn_by_nobody():

@@ -71,6 +71,20 @@ def test_scores_have_the_same_bits(smoothing, order):
                 assert (state.ids == wanted.ids).all()
 
 
+@pytest.mark.parametrize("smoothing", SMOOTHINGS)
+@pytest.mark.parametrize("more", [{"order": 1}, {"order": 5}, {"order": 4, "prune": "0,0,1"}])
+def test_steps_have_the_same_bits(smoothing, more):
+    """Of the distributions and of the contexts, also those of the drawer."""
+    compiled, plain = both(smoothing, **more)
+    ours, theirs = compiled.start(20), plain.start(20)
+    for column in tokens_of(5, 20, 30).T.tolist():
+        found, ours = compiled.step(column, ours)
+        wanted, theirs = plain.step(column, theirs)
+        assert found.tobytes() == wanted.tobytes() and (ours.ids == theirs.ids).all()
+        if compiled.drawer is not None:
+            assert compiled.drawer.logits(ours).tobytes() == wanted.tobytes()
+
+
 @pytest.mark.parametrize("smoothing", [s for s in SMOOTHINGS if s != "add-delta"])
 @pytest.mark.parametrize("more", [{}, {"prune": "0,0,1"}])
 def test_a_draw_is_that_of_the_whole_row(smoothing, more):

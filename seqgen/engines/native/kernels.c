@@ -209,6 +209,18 @@ INLINE float hyperbolic_tangent(float x) {
     return size < 0.625f ? x + x * z * p : large;
 }
 
+/* log(1 + e) = 2 atanh(e / (2 + e)) for e from 0 to 1, by its series. */
+INLINE float log_of_one_and(float e) {
+    const float z = e / (2.0f + e), zz = z * z;
+    float p = 1.0f / 13.0f;
+    p = p * zz + 1.0f / 11.0f;
+    p = p * zz + 1.0f / 9.0f;
+    p = p * zz + 1.0f / 7.0f;
+    p = p * zz + 0.2f;
+    p = p * zz + 1.0f / 3.0f;
+    return 2.0f * (z * zz * p + z);
+}
+
 /* ---- Maps W x + b ---- */
 
 /* W (O, I) lies in panels of two vectors of outputs, or of one in int8: for each input, or four of
@@ -1287,6 +1299,83 @@ void draw(int64_t rows, int64_t size, const float *logits, const double *uniform
     }
 }
 
+/* ---- Mixtures of distributions ---- */
+
+/* Writes the log-probabilities (rows, size) of a linear mixture from the logits of its parts, with
+   their weights (parts, columns): the same for every row if there is one column. A sum of a and b is
+   log a + log(1 + b / a), so that what has no probability in float32 still has a logarithm.
+
+   scratch: (2, size). */
+void mix(int64_t rows, int64_t parts, int64_t size, const float *const *logits, const double *weights,
+         int64_t columns, float *scratch, float *log_probs) {
+    float *const probs = scratch, *const mixed = scratch + size;
+    for (int64_t row = 0; row < rows; row++, log_probs += size) {
+        for (int64_t part = 0; part < parts; part++) {
+            const float *const x = logits[part] + row * size;
+            const float most = largest(size, x, 1), log_sum = masses_of(size, x, most, probs);
+            const double weight = weights[part * columns + (columns > 1 ? row : 0)];
+            const float log_weight = (float)log(weight), scale = (float)(weight * exp(-log_sum));
+            if (part == 0) {
+                INDEPENDENT for (int64_t k = 0; k < size; k++) {
+                    log_probs[k] = (x[k] - most - log_sum) + log_weight, mixed[k] = probs[k] * scale;
+                }
+                continue;
+            }
+            INDEPENDENT for (int64_t k = 0; k < size; k++) {
+                const float log_a = log_probs[k], log_b = (x[k] - most - log_sum) + log_weight;
+                const float a = mixed[k], b = probs[k] * scale, more = a > b ? a : b, less = a > b ? b : a;
+                const float high = log_a > log_b ? log_a : log_b, sum = high + log_of_one_and(less / more);
+                mixed[k] = a + b, log_probs[k] = mixed[k] == 0.0f ? high : sum;
+            }
+        }
+    }
+}
+
+/* The sum of the products of two rows, added up as by `exact_total`. */
+static double exact_product(int64_t n, const float *a, const float *b) {
+    double sums[LANES] = {0}, sum = 0;
+    int64_t k = 0;
+    for (; k + LANES <= n; k += LANES) {
+        for (int l = 0; l < LANES; l++) sums[l] += (double)a[k + l] * b[k + l];
+    }
+    for (; k < n; k++) sum += (double)a[k] * b[k];
+    for (int l = 0; l < LANES; l++) sum += sums[l];
+    return sum;
+}
+
+/* Writes the unnormalised log-probabilities (rows, size) of a log-linear mixture from the logits of
+   its parts; see `mixture/gate.py`.
+
+   constants: (orders, parts), of the order `matched` by each row. coefficients: (parts^2, parts).
+   least: log-probabilities are raised to this. scratch: (2, parts, size). */
+void gate(int64_t rows, int64_t parts, int64_t size, const float *const *logits, const int64_t *matched,
+          const float *constants, const float *coefficients, float least, float *scratch, float *out) {
+    const float least_prob = expf(least);
+    float *const log_probs = scratch, *const probs = scratch + parts * size;
+    for (int64_t row = 0; row < rows; row++, out += size) {
+        double exponents[parts];
+        for (int64_t j = 0; j < parts; j++) {
+            const float *const x = logits[j] + row * size;
+            float *const lp = log_probs + j * size, *const p = probs + j * size;
+            const float most = largest(size, x, 1), log_sum = masses_of(size, x, most, p);
+            const float scale = expf(-log_sum);
+            INDEPENDENT for (int64_t v = 0; v < size; v++) {
+                const float value = x[v] - most - log_sum, prob = p[v] * scale;
+                lp[v] = value < least ? least : value, p[v] = value < least ? least_prob : prob;
+            }
+            exponents[j] = constants[matched[row] * parts + j];
+        }
+        for (int64_t j = 0; j < parts * parts; j++) {
+            const double mean = exact_product(size, probs + j / parts * size, log_probs + j % parts * size);
+            for (int64_t k = 0; k < parts; k++) exponents[k] += mean * coefficients[j * parts + k];
+        }
+        for (int64_t k = 0; k < parts; k++) {
+            const float power = (float)exponents[k], *const lp = log_probs + k * size;
+            INDEPENDENT for (int64_t v = 0; v < size; v++) out[v] = (k ? out[v] : 0.0f) + power * lp[v];
+        }
+    }
+}
+
 /* ---- N-grams ---- */
 
 /* The n-grams of one order, and of each of their contexts where its n-grams begin. For drawing,
@@ -1372,6 +1461,37 @@ INLINE float ngram_lower(const ngram_tables *g, int64_t n, int64_t context, floa
     const float weight = g->levels[n - 1].backoffs[context];
     if (!g->replaces) return value + weight;
     return weight < 0 && value > -INFINITY ? weight : value;
+}
+
+/* Writes the log-probabilities (rows, V) of all words after contexts, whose ids are (rows, N - 1). */
+void ngram_rows(const ngram_tables *g, int64_t rows, const int64_t *contexts, float *log_probs) {
+    const int64_t size = g->size, ids = g->order - 1;
+    for (int64_t row = 0; row < rows; row++, contexts += ids, log_probs += size) {
+        memcpy(log_probs, g->levels[0].log_probs, size * sizeof *log_probs);
+        for (int64_t n = 1; n <= ids; n++) {
+            const int64_t context = contexts[n - 1];
+            if (context < 0) continue;
+            const ngram_level *l = &g->levels[n];
+            INDEPENDENT for (int64_t k = 0; k < size; k++) {
+                log_probs[k] = ngram_lower(g, n, context, log_probs[k]);
+            }
+            for (int64_t at = l->begins[context]; at < l->begins[context + 1]; at++) {
+                log_probs[l->keys[at] - context * size] = l->log_probs[at];
+            }
+        }
+    }
+}
+
+/* Reads a token in each row, and writes the ids (rows, N - 1) after it, from those `before`, and the
+   log-probabilities (rows, V) of the next one. */
+void ngram_step(const ngram_tables *g, int64_t rows, const int64_t *tokens, const int64_t *before,
+                int64_t *after, float *log_probs) {
+    const int64_t ids = g->order - 1;
+    for (int64_t i = 0; i < rows * ids; i++) {
+        const int64_t n = i % ids + 1, token = tokens[i / ids];
+        after[i] = n == 1 ? token : before[i - 1] < 0 ? NOTHING : ngram_found(g, n, before[i - 1], token);
+    }
+    ngram_rows(g, rows, after, log_probs);
 }
 
 /* Writes the log-probability of each word after its context, whose ids are (N - 1, count). */
@@ -1546,18 +1666,11 @@ static void small_product(int64_t rows, int64_t inner, int64_t width, const floa
     }
 }
 
-/* costs[k] = -log sigma(-x), and x becomes weight sigma(x), both by exp(-|x|); log(1 + e) is
-   2 atanh(e / (2 + e)). */
+/* costs[k] = -log sigma(-x), and x becomes weight sigma(x), both by exp(-|x|). */
 static void refuse(int64_t n, float weight, float *x, float *costs) {
     INDEPENDENT for (int64_t k = 0; k < n; k++) {
-        const float e = exponential(-fabsf(x[k])), z = e / (2.0f + e), zz = z * z;
-        float p = 1.0f / 13.0f;
-        p = p * zz + 1.0f / 11.0f;
-        p = p * zz + 1.0f / 9.0f;
-        p = p * zz + 1.0f / 7.0f;
-        p = p * zz + 0.2f;
-        p = p * zz + 1.0f / 3.0f;
-        costs[k] = (x[k] > 0.0f ? x[k] : 0.0f) + 2.0f * (z * zz * p + z);
+        const float e = exponential(-fabsf(x[k]));
+        costs[k] = (x[k] > 0.0f ? x[k] : 0.0f) + log_of_one_and(e);
         x[k] = weight * (x[k] > 0.0f ? 1.0f : e) / (1.0f + e);
     }
 }

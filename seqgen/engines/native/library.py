@@ -145,12 +145,17 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.log_softmax.argtypes = [number, number, pointer, pointer]
     found.draw.argtypes = [number, number, *[pointer] * 3, number, *[pointer] * 3]
     found.log_softmax.restype = found.draw.restype = None
+    found.mix.argtypes = [*[number] * 3, pointer, pointer, number, pointer, pointer]
+    found.gate.argtypes = [*[number] * 3, *[pointer] * 4, ctypes.c_float, pointer, pointer]
+    found.mix.restype = found.gate.restype = None
     found.ngram_contexts.argtypes = [pointer, pointer, *[number] * 3, *[pointer] * 3]
     found.ngram_nodes.argtypes = [pointer, *[number] * 3, *[pointer] * 3]
     found.ngram_log_probs.argtypes = [pointer, number, *[pointer] * 3]
     found.ngram_best.argtypes = [pointer, pointer, number, number, *[pointer] * 3]
     found.ngram_draw.argtypes = [pointer, number, *[pointer] * 3, number, *[pointer] * 3]
-    for name in ("contexts", "nodes", "log_probs", "best", "draw"):
+    found.ngram_rows.argtypes = [pointer, number, pointer, pointer]
+    found.ngram_step.argtypes = [pointer, number, *[pointer] * 4]
+    for name in ("contexts", "nodes", "rows", "step", "log_probs", "best", "draw"):
         getattr(found, f"ngram_{name}").restype = None
     found.sampled_room.argtypes, found.sampled_room.restype = [pointer], number
     found.sampled_cost.argtypes, found.sampled_cost.restype = [pointer], ctypes.c_double

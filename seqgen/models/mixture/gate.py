@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seqgen.engines.native import mixing
 from seqgen.engines.ops import Leaf, ops_of
+from seqgen.models.distributions import normalise
 
 if TYPE_CHECKING:
     from seqgen.models.inference import InferenceModel
@@ -45,7 +47,7 @@ class Gate:
         self.constants, self.coefficients = table[:orders], table[orders:]
         self._converted: tuple[Any, Leaf, Leaf] | None = None
 
-    def logits(self, log_probs: Leaf, matched: Leaf | Sequence[int] | None) -> Leaf:
+    def logits(self, log_probs: Leaf, matched: Leaf | None) -> Leaf:
         """Compute the mixture's unnormalised log-probabilities (..., V).
 
         Args:
@@ -60,6 +62,20 @@ class Gate:
             # A product for each row alone: those of several rows at once would round differently.
             exponents = mean_cross_log_probs(log_probs)[..., None, :] @ coefficients  # (..., 1, K)
             return ((exponents + constants[..., None, :]) @ log_probs)[..., 0, :]
+
+    def logits_of_step(
+        self, logits: Sequence[np.ndarray], matched: np.ndarray | None
+    ) -> np.ndarray:
+        """Compute the mixture's unnormalised log-probabilities (B, V) of one step.
+
+        Args:
+            logits: of each of K parts, (B, V).
+            matched: see `logits`.
+        """
+        if mixing.suits(logits):
+            matched = np.zeros(len(logits[0]), np.int64) if matched is None else matched
+            return mixing.mix_by_gate(logits, matched, *self._tables_like(logits[0]), LEAST)
+        return self.logits(normalise(np.stack(logits, 1)), matched)
 
     def _tables_like(self, log_probs: Leaf) -> tuple[Leaf, Leaf]:
         """Convert both tables to a type and device; every step of a text has the same."""

@@ -158,15 +158,15 @@ class NGramArrays(ArrayModel):
         return logits.reshape(rows, kept, -1), _after(contexts, state)
 
     def step(self, tokens: Sequence[int], state: NGramState) -> tuple[np.ndarray, NGramState]:
+        if self.native is not None:
+            logits, ids = self.native.step(tokens, state.ids)
+            return logits, NGramState(ids)
         steps, pairs = self.steps, zip(state.ids.tolist(), tokens, strict=True)
         ids = [steps.after(before, int(token)) for before, token in pairs]
-        return self.logits_after(ids), NGramState(np.array(ids, np.int64).reshape(len(ids), -1))
-
-    def logits_after(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """Compute the log-probabilities (B, V) after contexts given by their ids."""
-        rows = [self.steps.row(each) for each in ids]
+        rows = [steps.row(each) for each in ids]
         # The rows are kept by `steps`, so nobody else may write in them.
-        return rows[0][None].copy() if len(rows) == 1 else np.stack(rows)
+        logits = rows[0][None].copy() if len(rows) == 1 else np.stack(rows)
+        return logits, NGramState(np.array(ids, np.int64).reshape(len(ids), -1))
 
     def matched(self, tokens: np.ndarray, state: NGramState | None) -> np.ndarray:
         """Compute the length of the longest stored context at each token (B, T), 0 to N - 1."""
@@ -175,10 +175,10 @@ class NGramArrays(ArrayModel):
             lengths[ids >= 0] = n
         return lengths
 
-    def matched_by(self, state: NGramState) -> list[int]:
-        """Compute the length of the longest stored context of each row of a state."""
-        lengths = range(self.order - 1, 0, -1)
-        return [next((n for n in lengths if ids[n - 1] >= 0), 0) for ids in state.ids.tolist()]
+    def matched_by(self, state: NGramState) -> np.ndarray:
+        """Compute the length of the longest stored context of each row (B,) of a state."""
+        lengths = (state.ids >= 0) * np.arange(1, self.order)
+        return np.maximum.reduce(lengths, 1, initial=0)
 
     def contexts(self, tokens: np.ndarray, state: NGramState | None, kept: int) -> list[np.ndarray]:
         """Find for n = 1 to N - 1 the ids (B, `kept`) of the n-grams that end at the last tokens.
@@ -310,7 +310,7 @@ class NGramDrawer:
         return tokens, self.native.score(state.ids.T, np.maximum(tokens, 0)) - norms
 
     def logits(self, state: NGramState) -> np.ndarray:
-        return self.model.logits_after(state.ids.tolist())
+        return self.native.rows(state.ids)
 
     def read(self, tokens: Sequence[int], state: NGramState) -> NGramState:
         words = np.array(tokens)[:, None]

@@ -83,6 +83,6 @@ class NGram(CountedModel):
         state = state and state.as_arrays()
         return self._tensor(self.arrays.matched(tokens.cpu().numpy(), state))
 
-    def matched_by(self, state: NGramState) -> list[int]:
-        """Compute the matched order of each row of a state; see `NGramArrays.matched_by`."""
+    def matched_by(self, state: NGramState) -> np.ndarray:
+        """Compute the matched order of each row (B,) of a state; see `NGramArrays.matched_by`."""
         return self.arrays.matched_by(state.as_arrays())

@@ -80,6 +80,28 @@ class NativeTables:
         library().ngram_nodes(address(self._look_up), order, *words.shape, *arrays)
         return ids
 
+    def step(self, tokens: Sequence[int], before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Read a token in each row; return the next log-probabilities (B, V), and the ids after it.
+
+        Args:
+            tokens: B.
+            before: the ids (B, N - 1) of the n-grams before them.
+        """
+        words, before = (np.ascontiguousarray(x, np.int64) for x in (tokens, before))
+        after, rows = np.empty_like(before), np.empty((words.size, self.size), np.float32)
+        arrays = map(address, (words, before, after, rows))
+        library().ngram_step(address(self._look_up), words.size, *arrays)
+        return rows, after
+
+    def rows(self, contexts: np.ndarray) -> np.ndarray:
+        """Compute the log-probabilities (B, V) after contexts, whose ids are (B, N - 1)."""
+        contexts = np.ascontiguousarray(contexts, np.int64)
+        rows = np.empty((len(contexts), self.size), np.float32)
+        library().ngram_rows(
+            address(self._look_up), len(contexts), address(contexts), address(rows)
+        )
+        return rows
+
     def score(self, contexts: Sequence[np.ndarray], words: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each word after its context."""
         words = np.ascontiguousarray(words, np.int64)
