@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from seqgen.settings.options import Options
@@ -173,6 +173,15 @@ class AdaptiveScoring(Options, ABC):
         Raises:
             SeqgenError: the model can no longer be used.
         """
+
+    @classmethod
+    @abstractmethod
+    def usual(cls) -> AdaptiveScoring:
+        """Return the options for a text of which nothing is known."""
+
+    @abstractmethod
+    def predict(self, loaded: Any) -> Generator[Any, int]:
+        """Yield the logits (V,) of each next token of a text, which must then be sent."""
 
     @abstractmethod
     def describe(self, loaded: Any) -> str:

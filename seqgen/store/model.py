@@ -772,8 +772,10 @@ class Networks(StoredModel):
 
     @property
     def config(self) -> dict[str, Any]:
-        beside = ("ngram", "scored_from")
-        return {name: group for name, group in super().config.items() if name not in beside}
+        config = super().config
+        # The weights of members were fitted on held-out text, too.
+        beside = ("ngram",) if "members" in config else ("ngram", "scored_from")
+        return {name: group for name, group in config.items() if name not in beside}
 
 
 @dataclass(frozen=True)
@@ -794,6 +796,7 @@ class Member(Networks):
     def config(self) -> dict[str, Any]:
         config = super().config
         del config["members"]
+        config.pop("scored_from", None)
         config["training"]["members"] = None
         return config
 

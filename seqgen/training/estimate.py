@@ -42,6 +42,8 @@ def store_estimate(
     write_record(loaded, prepared, **facts, result=None)
     stored.seal()
     stored.publish()
+    facts |= estimated.facts()
+    write_record(loaded, prepared, **facts, result=None)
     return estimated, facts
 
 
@@ -75,5 +77,5 @@ def estimate(
         protocol=protocol(loaded, for_model(loaded)) if totals else None,
     )
     facts |= {"result": dataclasses.asdict(result)}
-    write_record(loaded, prepared, **facts, **estimated.facts())
+    write_record(loaded, prepared, **facts)
     return result

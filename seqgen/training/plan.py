@@ -445,7 +445,7 @@ def why_not_mixable(
     val = prepared.val
     if val is None or val.tokens.size < 2 or (val.end is not None and val.ends.size < 2):
         return "needs two held-out tokens or lines, or more: hold out more with --val"
-    if prepared.split is None and not (prepared.tokenizer.lossless and val.oov == 0):
+    if not prepared.knows_val_text:
         return "needs the held-out text, which this token file has lost: train on the text itself"
     return None
 

@@ -1,15 +1,18 @@
-"""Parts of a held-out text: how much of it a run can pay for, and where a part begins."""
+"""Parts of a held-out text: what weights are fitted on, and how much of the rest is scored."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
 
+from seqgen.models.inference import InferenceModel
+from seqgen.scoring.evaluate import held_out_text
+from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, fitting_part
 from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.store.loaded import LoadedModel
 
@@ -40,6 +43,37 @@ def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Resul
     took = time.monotonic() - began
     possible = min(size, int(FITTED_FIRST * (seconds - took) / took))
     return fit(possible) if possible >= 2 * FITTED_FIRST else fitted
+
+
+def fit_on_first_half(
+    loaded: LoadedModel, models: Sequence[InferenceModel], seconds: float
+) -> tuple[HalvesFit | None, int]:
+    """Fit a mixture on the end of the first half of the held-out text, as much as a time allows.
+
+    Args:
+        loaded: whose held-out text it is, and whose tokens.
+        models: the parts of the mixture; see `fit_on_half`.
+        seconds: see `fit_within`.
+
+    Returns:
+        The weights, None if there are too few tokens; and where the other half begins, on which
+        nothing was fitted.
+
+    Raises:
+        SeqgenError: there is no held-out text.
+    """
+    text = held_out_text(loaded, whole=True)
+    half = begin_of_part(text, 0.5)
+
+    def fit_on(length: int) -> HalvesFit | None:
+        """Fit on the last characters of the first half."""
+        part = text[begin_of_part(text[:half], length / half) : half] if half else ""
+        corpus = fitting_part(loaded.encode([part]))
+        if corpus.tokens.size < 2:
+            return None
+        return fit_on_half(models, corpus, loaded.data.direction, then_all=True)
+
+    return fit_within(fit_on, half, seconds), half
 
 
 def begin_of_part(text: str, share: float) -> int:

@@ -27,8 +27,8 @@ from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.registry import load_object
-from seqgen.scoring.loop import parallel_rows
-from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, fitting_part
+from seqgen.scoring.evaluate import held_out_text
+from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import require
 from seqgen.settings.options import Options, added_options
 from seqgen.settings.training import FINISHED, TrainingConfig
@@ -59,7 +59,7 @@ from seqgen.training.scored_part import (
     affordable_share,
     begin_of_part,
     faster_threads,
-    fit_within,
+    fit_on_first_half,
 )
 from seqgen.training.validating import SAMPLE_TOKENS, Validation
 from seqgen.wording import ShortRepr, format_settings
@@ -67,9 +67,9 @@ from seqgen.wording import ShortRepr, format_settings
 # What an interrupted run says whose current step takes long.
 FINISHING = "finishing this step before saving; Ctrl-C again stops without saving it"
 
-# The share of the time left that the final validation may take: of a network, and of one with an
-# n-gram part, where both are then scored alone too.
-FINAL_SHARE, FINAL_SHARE_OF_MIXTURE = 0.7, 0.45
+# The share of the time left that the final validation may take: of a network; of one with members
+# or an n-gram part, which are then scored alone too; and of one with both.
+FINAL_SHARES = 0.7, 0.45, 0.3
 # Before it, the weights of members are fitted in this share.
 FIT_SHARE_OF_MEMBERS = 0.3
 # A sample may take as long as a validation in a timed run, within these limits in seconds.
@@ -508,47 +508,63 @@ class Session:
             kept = load_best(self.loaded)
             self._choose_scored_part(kept)
             final = self._validation_of(kept).final()
+            members = result.members and self._with_losses(result.members, kept, final.loss)
         figures = {} if final.loss is None else self._figures(final.loss)
         if final.totals is not None:  # of a part of what is held out
             figures |= store.bits_record(final.totals)
-        return replace(result, **figures, validation_seconds=final.seconds, **final.about)
+        figures |= {"members": members, "validation_seconds": final.seconds}
+        return replace(result, **figures, **final.about)
 
     def _choose_scored_part(self, kept: LoadedModel) -> None:
         """Store which part of the held-out text is scored: what a timed run can pay for.
 
-        Of a model with an n-gram part, that is of what its weights were not fitted on.
+        That is of what no weights were fitted on.
         """
         text = self.prepared.val_text()
         if text is None or not self.is_language_model or self.stored.task.takes_targets:
             return
-        first, time_share = 0, FINAL_SHARE
-        if self.stored.ngram is not None:
-            first, time_share = self.stored.scored_from, FINAL_SHARE_OF_MIXTURE
+        stored = self.stored
+        fitted = (stored.ngram is not None) + bool(stored.members)
+        first, time_share = stored.scored_from if fitted else 0, FINAL_SHARES[fitted]
         text = "".join(text)[first:]
         share = affordable_share(kept, text, time_share * self.deadline.left)
         begin = first + begin_of_part(text, share)
-        if begin != self.stored.scored_from:
-            keep_settings(self.stored, self.training, scored_from=begin or None)
+        if begin != stored.scored_from:
+            keep_settings(stored, self.training, scored_from=begin or None)
 
     def _fit_members(self) -> dict[str, Any] | None:
-        """Fit the members' weights on the first half of the held-out part, and store them."""
-        part = self.prepared.val
-        if not isinstance(self.loaded.model, Members) or part is None or part.tokens.size < 2:
+        """Fit the members' weights on the first half of the held-out text, and store them.
+
+        Without that text, as with a token file that has lost it, they are equal.
+        """
+        if not isinstance(self.loaded.model, Members) or not self.prepared.knows_val_text:
             return None
-        parts = load_best(self.loaded).model.parts
-
-        def fit_on(tokens: int) -> HalvesFit:
-            """Fit on the first tokens."""
-            some = part if tokens == part.tokens.size else parallel_rows(part, 1, tokens)
-            return fit_on_half(parts, fitting_part(some), direction=self.loaded.data.direction)
-
+        kept = load_best(replace(self.loaded, stored=self.stored.networks))
         seconds = FIT_SHARE_OF_MEMBERS * self.deadline.left
-        fitted = fit_within(fit_on, part.tokens.size, seconds)
+        fitted, half = fit_on_first_half(kept, kept.model.parts, seconds)
+        if fitted is None:
+            return None
         members = {"weights": list(fitted.weights), "gate": list(map(list, fitted.gate)) or None}
         stored_members = {name: value for name, value in members.items() if value is not None}
-        keep_settings(self.stored, self.training, members=stored_members)
-        *losses, loss = fitted.losses
-        return {**members, "tokens": fitted.tokens, "losses": losses, "loss": loss}
+        keep_settings(self.stored, self.training, members=stored_members, scored_from=half)
+        return members
+
+    def _with_losses(
+        self, members: dict[str, Any], kept: LoadedModel, loss: float
+    ) -> dict[str, Any]:
+        """Add the loss of each member, and of all, on the part of the text that is scored.
+
+        Args:
+            members: their weights.
+            kept: what is stored; perhaps with an n-gram part.
+            loss: of that.
+        """
+        text = held_out_text(kept, whole=True)[self.stored.scored_from :]
+        parts = kept.model.parts[: len(members["weights"])]
+        alone = [replace(kept, model=part) for part in parts]
+        totals = [totals_of(one, [text], for_model(one))[0] for one in alone]
+        losses = [one.nats_per_token for one in totals]
+        return {**members, "tokens": totals[0].tokens, "losses": losses, "loss": loss}
 
     def _figures(self, loss: float | None) -> dict[str, float | None]:
         """Convert a validation loss to its units; without a text length there is only the loss."""

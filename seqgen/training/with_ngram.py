@@ -11,12 +11,7 @@ from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.scoring.evaluate import held_out_text
 from seqgen.scoring.loop import parallel_rows
-from seqgen.scoring.mixture_fitting import (
-    HalvesFit,
-    fit_on_half,
-    fitting_part,
-    token_log_probs,
-)
+from seqgen.scoring.mixture_fitting import fit_on_half, token_log_probs
 from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
@@ -33,7 +28,7 @@ from seqgen.training.estimate import store_estimate
 from seqgen.training.estimators import impossible
 from seqgen.training.events import Event, Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan, why_not_mixable
-from seqgen.training.scored_part import begin_of_part, fit_within
+from seqgen.training.scored_part import fit_on_first_half
 from seqgen.training.session import (
     Session,
     TrainingResult,
@@ -202,6 +197,9 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
         raise Interrupted(
             f"stopped before {pending}; resume with: seqgen train --resume {name}"
         ) from None
+    if mixed is not None and result.members:
+        members = {**result.members, "loss": mixed.network_loss}
+        result = replace(result, members=members)
     result = replace(result, mixture=mixed and asdict(mixed))
     session.write_record(result)
     return result
@@ -217,19 +215,12 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     network = load_best(replace(session.loaded, stored=stored.networks))
     ngram = load_stored(_find_counted(session), network.model.device, "auto")
     require_alike(network, ngram)
-    text = held_out_text(network, whole=True)
-    half = begin_of_part(text, 0.5)
-
-    def fit_on(length: int) -> HalvesFit | None:
-        """Fit on the end of the first half."""
-        return _fit([network, ngram], text[begin_of_part(text[:half], length / half) : half])
-
-    fitted = fit_within(fit_on, half, FIT_SHARE * session.deadline.left)
+    models = network.model, ngram.model
+    fitted, half = fit_on_first_half(network, models, FIT_SHARE * session.deadline.left)
     if fitted is None or fitted.losses[0] - fitted.losses[-1] <= WORTH_KEEPING:
         with_it = f"with an n-gram model of order {ngram.model.config.order} it is no better"
         session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
-        keep_settings(stored, training, ngram=None, scored_from=None)
-        stored.delete_parts()
+        _leave_out(session)
         return None
     shares = network.model.weights.ravel().tolist() if stored.members else [1.0]
 
@@ -273,21 +264,10 @@ def _mixed(
     )
 
 
-def _fit(models: Sequence[LoadedModel], text: str) -> HalvesFit | None:
-    """Fit a mixture to a text, judged on its second half; None if it has too few tokens."""
-    corpus = fitting_part(models[0].encode([text]))
-    if corpus.tokens.size < 2:
-        return None
-    direction = models[0].data.direction
-    return fit_on_half([one.model for one in models], corpus, direction, then_all=True)
-
-
 def _count(session: Session) -> None:
     """Count an n-gram model of the network's text, and store it in the network's folder."""
     prepared, stored, order = session.prepared, session.stored, session.training.with_ngram
-    if stored.ngram is not None:
-        keep_settings(stored, session.training, ngram=None, scored_from=None)
-    stored.delete_parts()
+    _leave_out(session)
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     tokens = prepared.tokenizer, prepared.config
     loaded = LoadedModel(stored.new_part(PART), model, *tokens, own_framing=session.loaded.framing)
@@ -297,6 +277,15 @@ def _count(session: Session) -> None:
         session.report(replace(event, detail=True) if isinstance(event, Notice) else event)
 
     store_estimate(loaded, prepared, session.training, report)
+
+
+def _leave_out(session: Session) -> None:
+    """Delete the n-gram part, if there is one; the network is stored alone then."""
+    stored = session.stored
+    if stored.ngram is not None:
+        begin = stored.networks.scored_from or None
+        keep_settings(stored, session.training, ngram=None, scored_from=begin)
+    stored.delete_parts()
 
 
 def _find_counted(session: Session) -> StoredModel | None:

@@ -15,13 +15,14 @@ from training_runs import both_ways, corpus_of, run_loop, settings_for
 from seqgen import registry, store
 from seqgen.cli import run as command
 from seqgen.errors import Interrupted
+from seqgen.models.mixture.fitting import fit_weights
 from seqgen.models.mixture.members import Members, build_members
 from seqgen.scoring import mixture_fitting as mix
 from seqgen.scoring.mixture_fitting import token_log_probs
 from seqgen.store import StoredModel
 from seqgen.store.loading import Work, load
 from seqgen.text.corpus import encode_corpus
-from seqgen.training import members, session, with_ngram
+from seqgen.training import members, scored_part, with_ngram
 from seqgen.training.resume import resume
 from seqgen.training.train import train
 
@@ -108,20 +109,63 @@ def test_what_is_stored_is_the_mixture_of_its_members(run, text, capsys):
     (mixture,) = (row["mixture"] for row in records(capsys, "models", "show", "moved"))
     assert [part["name"] for part in mixture["parts"]] == ["moved-1", "moved-2", "ngram"]
     first, second, _ = map(load, store.find_all("moved").parts)
-    each = np.stack([column(one, held_out) for one in (first, second)], 1)
-    found, half = run.members, len(each) // 2
+    moved, found = store.find("moved"), run.members
+    half = held_out[moved.scored_from :]
+    each = np.stack([column(one, half) for one in (first, second)], 1)
     assert sum(found["weights"]) == pytest.approx(1)
-    assert found["losses"] == pytest.approx((-each[half:].mean(0)).tolist(), abs=1e-6)
+    assert found["tokens"] == len(each)
+    assert found["losses"] == pytest.approx((-each.mean(0)).tolist(), abs=1e-6)
     mixed = np.log(np.exp(each) @ found["weights"])
-    assert found["loss"] == pytest.approx(-mixed[half:].mean(), abs=1e-6)
-    moved = store.find("moved")
-    half = column(load("moved"), held_out[moved.scored_from :])
-    assert run.val_loss == pytest.approx(-half.mean(), abs=1e-6)
+    assert found["loss"] == pytest.approx(-mixed.mean(), abs=1e-6)
+    assert run.val_loss == pytest.approx(-column(load("moved"), half).mean(), abs=1e-6)
     for engine in (load(moved.networks), load(moved.networks, work=Work())):
-        assert column(engine, held_out) == pytest.approx(mixed, abs=1e-5)
+        assert column(engine, half) == pytest.approx(mixed, abs=1e-5)
     weights = mixture["weights"]
     assert sum(weights) == pytest.approx(1)
     assert weights[0] * found["weights"][1] == pytest.approx(weights[1] * found["weights"][0])
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_figures_are_those_of_the_part_that_fitted_nothing(
+    text, tmp_path, monkeypatch, capsys, gated
+):
+    """Without an n-gram model, too; and what fits on that half alone finds the same weights."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(mix, "LEAST_QUARTER", 5)
+    monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf if gated else math.inf)
+    settings = settings_for("lstm", members=2, val=0.3)
+    result = train([text], architecture="lstm", name="t", settings=settings)
+    stored, found = store.find("t"), result.members
+    held_out = stored.validation_text.read_text()
+    assert 0 < stored.scored_from < len(held_out)
+    fitted, half = held_out[: stored.scored_from], held_out[stored.scored_from :]
+    whole, parts = load("t"), [load(part) for part in store.find_all("t").parts]
+    assert bool(whole.stored.gate) == gated == bool(found["gate"])
+    if not gated:
+        weights, _ = fit_weights(np.stack([column(one, fitted) for one in parts], 1))
+        assert found["weights"] == pytest.approx(weights, abs=2e-3)
+    assert found["loss"] == result.val_loss
+    assert result.val_loss == pytest.approx(-column(whole, half).mean(), abs=1e-6)
+    each = [-column(one, half).mean() for one in parts]
+    assert found["losses"] == pytest.approx(each, abs=1e-6) and found["tokens"] == len(half)
+    assert f"held-out text from character {stored.scored_from + 1:,} on" in result.protocol
+    (score,) = records(capsys, "perplexity", "-m", "t", "-q")
+    assert score["characters"] == len(half)
+    assert score["nats_per_token"] == pytest.approx(result.val_loss, abs=1e-6)
+    assert score["bits_per_char"] == pytest.approx(result.val_bits_per_char, abs=1e-6)
+    assert all(one.stored.scored_from == 0 for one in parts)
+
+
+def test_members_of_a_token_file_without_its_text_have_equal_weights(text, tmp_path, monkeypatch):
+    """Nothing is fitted, and so the figure is that of all that is held out."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    words, learned = str(tmp_path / "words.tok"), str(tmp_path / "tokenizer")
+    assert command(["tokenize", str(text), "--train", "whitespace", "--out", learned]) == 0
+    assert command(["tokenize", str(text), "--tokenizer", learned, "--out", words]) == 0
+    settings = settings_for("lstm", members=2, val=words)
+    result = train([words], architecture="lstm", name="t", settings=settings)
+    assert result.members is None and store.find("t").members == (0.5, 0.5)
+    assert store.find("t").scored_from == 0 and "held-out" not in result.protocol
 
 
 def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypatch):
@@ -140,10 +184,8 @@ def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypa
         first, second = (column(one, held_out) for one in engines)
         assert first == pytest.approx(second, abs=1e-5)
         if model is not stored:
-            loss = -first[len(first) // 2 :].mean()
-            assert found.members["loss"] == pytest.approx(loss, abs=1e-6)
-            alone = -column(engines[0], half).mean()
-            assert found.mixture["network_loss"] == pytest.approx(alone, abs=1e-6)
+            alone = pytest.approx(-column(engines[0], half).mean(), abs=1e-6)
+            assert found.members["loss"] == alone and found.mixture["network_loss"] == alone
     loss = -column(load("t"), half).mean()
     assert found.val_loss == found.mixture["mixture_loss"] == pytest.approx(loss, abs=1e-6)
 
@@ -189,7 +231,7 @@ def test_an_interrupt_while_weights_are_fitted_says_how_to_resume(text, tmp_path
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(session, "fit_on_half", interrupted)
+        patch.setattr(scored_part, "fit_on_half", interrupted)
         with pytest.raises(Interrupted, match="resume with: seqgen train --resume t"):
             train([text], architecture="lstm", name="t", settings=settings)
     assert (found := resume("t")).members == whole.members

@@ -1,4 +1,4 @@
-"""Mixtures of float32 distributions by the compiled library, from the logits (B, V) of each part."""
+"""Mixtures of float32 distributions by the compiled library, from the logits of their parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mix(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Compute the log-probabilities (B, V) of a linear mixture.
 
     Args:
-        logits: of each of K parts.
+        logits: of each of K parts, (B, V).
         weights: theirs, (K, 1) or (K, B), of float64.
     """
     logits, parts = _addressed(logits)
@@ -40,7 +40,7 @@ def mix_by_gate(
     """Compute the unnormalised log-probabilities (B, V) of a log-linear mixture; see `Gate`.
 
     Args:
-        logits: of each of K parts.
+        logits: of each of K parts, (B, V).
         matched: (B,) of int64, the row of `constants` for each row.
         constants: (N, K), of float32.
         coefficients: (K^2, K), of float32.

@@ -135,11 +135,20 @@ class Mixed(InferenceModel):
         if last is not None and matched is not None:
             matched = matched[:, -last:]
         log_probs, after = self.distributions(tokens, state, last)
+        return self.joined(log_probs, matched), after
+
+    def joined(self, log_probs: Sequence[Leaf], matched: Leaf | None) -> Leaf:
+        """Mix the components' log-probabilities; see `interpolated`.
+
+        Args:
+            log_probs: of each component, (B, T, V).
+            matched: the order matched before each token (B, T); None if nothing depends on it.
+        """
         if self.gate is not None:
-            return self.gate.logits(ops_of(tokens).stack(-2, *log_probs), matched), after
+            return self.gate.logits(ops_of(log_probs[0]).stack(-2, *log_probs), matched)
         weights = self.log_weights_after(matched)
         weights = [each if isinstance(each, float) else each[..., None] for each in weights]
-        return weighted_sum(log_probs, weights), after
+        return weighted_sum(log_probs, weights)
 
     def distributions(
         self, tokens: Leaf, state: MixtureState | None, last: int | None = None
@@ -159,14 +168,24 @@ class Mixed(InferenceModel):
             of_part, child = part.step(tokens, child)
             logits.append(of_part)
             children.append(child)
-        weights, after, matched = self.weights, MixtureState(tuple(children)), None
+        matched = None
         if self.guide is not None:
             matched = self._in_order[self.guide].matched_by(children[self.guide])
+        return self.joined_step(logits, matched), MixtureState(tuple(children))
+
+    def joined_step(self, logits: Sequence[np.ndarray], matched: np.ndarray | None) -> np.ndarray:
+        """Mix the components' logits of one step; see `step`.
+
+        Args:
+            logits: of each component, (B, V).
+            matched: the order matched by each row (B,); None if nothing depends on it.
+        """
         if self.gate is not None:
-            return self.gate.logits_of_step(logits, matched), after
-        if matched is not None:
-            weights = self.table[:, matched, None]  # (K, B, 1)
-        return mix_logits(logits, weights), after
+            return self.gate.logits_of_step(logits, matched)
+        weights = (
+            self.weights if matched is None else self.table[:, matched, None]
+        )  # (K, B or 1, 1)
+        return mix_logits(logits, weights)
 
     def matched_after(self, tokens: Leaf, state: MixtureState | None) -> Leaf | None:
         """Compute the matched n-gram order after each token (B, T); None if it is not used."""

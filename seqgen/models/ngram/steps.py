@@ -37,8 +37,9 @@ class NGramSteps:
         self.backoffs = [None, *map(memoryview, model.backoffs[1:])]
         self.single_log_probs = [None, *map(memoryview, model.log_probs[1:])]
         self.sorted = [None, None, *map(memoryview, model.keys[2:])]
-        begins = (memoryview(self._begins(n)) for n in range(2, model.order + 1))
-        self.begins = [None, None, *begins]
+        native = model.native
+        begins = native.begins if native else [self._begins(n) for n in range(2, model.order + 1)]
+        self.begins = [None, None, *map(memoryview, begins)]
         self._rows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
     def _begins(self, n: int) -> np.ndarray:

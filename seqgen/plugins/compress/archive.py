@@ -15,13 +15,16 @@ endian. A file of the first format has `FIRST_MAGIC`, and then the contents alon
 
 With `adapt`, both sides also count which tokens follow which in the file, and mix these counts with
 the model: a few sums, products and quotients of single numbers, which are the same everywhere too.
+Networks, and mixtures of them with n-gram models, also learn from the file by dynamic evaluation,
+in one thread, so that both sides add up in one order.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from math import floor, isqrt
 from typing import Any
@@ -31,11 +34,13 @@ import numpy as np
 from seqgen import __version__
 from seqgen.engines.native.library import library
 from seqgen.engines.ops import without_gradients
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.packages import require_packages
 from seqgen.settings import require
+from seqgen.settings.filters import AdaptiveScoring
+from seqgen.settings.scoring import Adaptive
 from seqgen.store.cache import processor
 from seqgen.store.loaded import LoadedModel
 
@@ -43,9 +48,9 @@ MAGIC, FIRST_MAGIC = b"\x93SGC", b"\x93SG1"
 CHECKSUM_BYTES = 4
 # The most bytes of a number: 63 bits.
 NUMBER_BYTES = 9
-# Bits of the flags: the last line has no newline, there is no line that says what made it, and the
-# file's own counts are mixed in.
-OPEN, PORTABLE, ADAPTS = 1, 2, 4
+# Bits of the flags: the last line has no newline, there is no line that says what made it, the
+# file's own counts are mixed in, and the model learns from the file.
+OPEN, PORTABLE, ADAPTS, LEARNS = 1, 2, 4, 8
 DIGEST_BYTES = 6
 # Tokens of a block, which is written once its checksum is right.
 BLOCK = 1 << 16
@@ -149,16 +154,17 @@ class _Predictions:
 
     Args:
         loaded: the model.
-        adapts: mix in the file's own counts.
+        flags: `ADAPTS` mixes in the file's own counts; `LEARNS` lets the model learn, as a torch
+            module.
 
     Attributes:
         escape: the symbol before bytes: the unknown token, or one more for a model without.
     """
 
-    def __init__(self, loaded: LoadedModel, adapts: int) -> None:
+    def __init__(self, loaded: LoadedModel, flags: int) -> None:
         import constriction
 
-        self._adaptation = Adaptation() if adapts else None
+        self._adaptation = Adaptation() if flags & ADAPTS else None
 
         self._categorical = constriction.stream.model.Categorical
         self.byte = constriction.stream.model.Uniform(256)
@@ -167,19 +173,23 @@ class _Predictions:
         self._more = [] if unknown is not None else [0.0]
         self.escape = size if unknown is None else unknown
         self._known = size
-        self._first = self._model.step([self._framing.start], self._model.start(1))
+        self._learning = _learning(loaded) if flags & LEARNS else None
         lengths = np.arange(1, LONGEST + 2)
         self._lengths = 2.0**20 // (lengths * (lengths + 1))
-        self._restart()
+        if self._learning is not None:
+            self._logits = next(self._learning)
+        else:
+            self._first = self._model.step([self._framing.start], self._model.start(1))
+            self._restart()
 
     def _restart(self) -> None:
-        self._logits, state = self._first
+        (self._logits,), state = self._first
         self._state = state.copy()
 
     @property
     def token(self) -> Any:
         """Distribution of the next token."""
-        weights = np.append(weights_of(self._logits[0]), self._more)
+        weights = np.append(weights_of(self._logits), self._more)
         if self._adaptation is not None:
             weights = self._adaptation.mixed(weights)
         return self._categorical(weights, perfect=False, lazy=True)
@@ -190,8 +200,12 @@ class _Predictions:
             self._adaptation.read(token)
         if token == self._framing.end:
             self._restart()
-        elif token < self._known:
-            self._logits, self._state = self._model.step([token], self._state)
+        elif token >= self._known:
+            pass
+        elif self._learning is not None:
+            self._logits = self._learning.send(token)
+        else:
+            (self._logits,), self._state = self._model.step([token], self._state)
 
     @property
     def length(self) -> Any:
@@ -233,6 +247,37 @@ def require_lossless(loaded: LoadedModel) -> None:
     require(lossless, f"{name} cannot give a text back: {loaded.tokenizer.kind} tokens lose spaces")
 
 
+def learning_by(loaded: LoadedModel) -> AdaptiveScoring | None:
+    """Return the options by which a model can learn from the file; None if it cannot."""
+    for group in Adaptive().groups:
+        usual = type(group).usual()
+        with contextlib.suppress(UsageError):
+            usual.check_model(loaded, loaded.data.documents)
+            return usual
+    return None
+
+
+def was_learning(content: bytes) -> bool:
+    """Check whether the model that made a file learned from it.
+
+    Raises:
+        SeqgenError: it is no such file, or it is damaged.
+    """
+    return bool(_contents(content)[:1] and _contents(content)[0] & LEARNS)
+
+
+def _learning(loaded: LoadedModel) -> Generator[np.ndarray, int]:
+    """Yield the logits (V,) of each next token, which must then be sent; in one thread."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield from learning_by(loaded).predict(loaded)
+    finally:
+        torch.set_num_threads(threads)
+
+
 @without_gradients
 def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed:
     """Compress arbitrary bytes with a model.
@@ -240,7 +285,8 @@ def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed
     Args:
         loaded: the model.
         raw: the bytes.
-        adapt: learn from the file while it is coded; see `Adaptation`.
+        adapt: learn from the file while it is coded; see `Adaptation`. A network or a mixture
+            that is loaded as a torch module learns by dynamic evaluation, too.
 
     Raises:
         UsageError: see `require_lossless`.
@@ -248,11 +294,12 @@ def compress(loaded: LoadedModel, raw: bytes, adapt: bool = False) -> Compressed
     require_lossless(loaded)
     import constriction
 
-    predictions, encoder = _Predictions(loaded, adapt), constriction.stream.queue.RangeEncoder()
-    tokens, escapes = _tokens_of(loaded, raw, predictions.escape)
     has_end = loaded.framing.end is not None
     flags = OPEN * (has_end and not raw.endswith(b"\n")) + ADAPTS * adapt
     flags |= PORTABLE * isinstance(loaded.model, NGramArrays)
+    flags |= LEARNS * (adapt and learning_by(loaded) is not None)
+    predictions, encoder = _Predictions(loaded, flags), constriction.stream.queue.RangeEncoder()
+    tokens, escapes = _tokens_of(loaded, raw, predictions.escape)
     coming, at, whole = iter(escapes), 0, raw + b"\n" * (flags & OPEN)
     for first in range(0, len(tokens), BLOCK):
         block, unknown = tokens[first : first + BLOCK], []
@@ -297,7 +344,9 @@ def decompress(loaded: LoadedModel, content: bytes) -> Iterator[bytes]:
     else:
         why = f"it was made with {made_with}, and this is {_build(loaded)}"
     problem = SeqgenError(f"the file cannot be decompressed here: {why}")
-    predictions = _Predictions(loaded, flags & ADAPTS)
+    if flags & LEARNS and learning_by(loaded) is None:
+        raise problem
+    predictions = _Predictions(loaded, flags)
     if len(coded) % 4 or bool(coded) != bool(count):
         raise problem
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(coded, "<u4").astype(np.uint32))

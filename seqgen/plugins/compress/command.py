@@ -42,7 +42,7 @@ class Coding(Options, panel=Panel.MODEL):
 
     adapt: bool = setting(
         "Learn from the file while it is read: mix in counts of what followed the same last tokens "
-        "before.",
+        "before. Networks that read a stream also train on it (dynamic evaluation), which is slow.",
     )
 
 
@@ -61,7 +61,7 @@ def compress(
     from seqgen.plugins.compress.archive import compress as compressed
 
     raw = file.read("compress", out)
-    loaded, began = _load(model), time.perf_counter()
+    loaded, began = _load(model, coding.adapt), time.perf_counter()
     result = compressed(loaded, raw, coding.adapt)
     sizes = {"bytes": len(raw), "compressed": len(result.content)}
     bits = 8 * len(result.content) / len(raw) if raw else None
@@ -84,9 +84,10 @@ def decompress(file: AnyFile, model: ModelName, threads: Threads, out: Output) -
     of the text.
     """
     from seqgen.plugins.compress.archive import decompress as decompressed
+    from seqgen.plugins.compress.archive import was_learning
 
     content = file.read("decompress", out)
-    loaded, began = _load(model), time.perf_counter()
+    loaded, began = _load(model, was_learning(content)), time.perf_counter()
     size = 0
     for block in decompressed(loaded, content):
         size += len(block)
@@ -96,11 +97,19 @@ def decompress(file: AnyFile, model: ModelName, threads: Threads, out: Output) -
         _record(file, loaded, {"bytes": size, "compressed": len(content)}, began)
 
 
-def _load(model: ModelName) -> LoadedModel:
-    """Load the model on the CPU for predicting one token at a time."""
+def _load(model: ModelName, adapt: bool) -> LoadedModel:
+    """Load the model on the CPU: for training if it is to learn from the file and can.
+
+    Otherwise it predicts one token at a time.
+    """
+    from seqgen.plugins.compress.archive import learning_by
     from seqgen.store.loading import Work, load
 
-    return load(model.model, "cpu", work=Work())
+    loaded = load(model.model, "cpu", work=Work())
+    if not adapt or loaded.model.orders is not None:  # an n-gram model alone
+        return loaded
+    trained = load(model.model, "cpu")
+    return trained if learning_by(trained) is not None else loaded
 
 
 def _record(file: AnyFile, loaded: LoadedModel, facts: dict[str, Any], began: float) -> None:

@@ -124,6 +124,13 @@ class Prepared:
         return self.split.val() if self.split and self.split.val else None
 
     @property
+    def knows_val_text(self) -> bool:
+        """Whether there is a held-out text, or one that can be restored from its tokens."""
+        if self.val is None or self.split is not None:
+            return self.val is not None
+        return self.tokenizer.lossless and self.val.oov == 0
+
+    @property
     def classes(self) -> Classes | None:
         """Labels to predict; None for other tasks."""
         return None

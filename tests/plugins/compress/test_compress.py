@@ -9,14 +9,18 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from helpers_cli import has_plugin, records, refusal
+import torch
+from helpers_cli import has_plugin, needs, records, refusal
 from places import ROOT, STORED
 
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.plugins.compress import archive as module
 from seqgen.plugins.compress.archive import LEAST, STEPS, compress, decompress, weights_of
+from seqgen.scoring.perplexity import perplexity
+from seqgen.settings.scoring import Adaptive, Scoring
 from seqgen.store.loading import Work, load
+from seqgen.training import with_ngram
 
 pytest.importorskip("constriction")
 SMALL = ("--layers", "1", "--hidden-size", "8", "--steps", "4", "--batch-size", "4")
@@ -175,6 +179,83 @@ def test_a_file_of_another_kind_is_smaller_with_its_own_counts(models):
     for name in ("characters", "lines", "zeros"):
         alone, adapted = (len(compress(models[name], raw, a).content) for a in (False, True))
         assert adapted < 0.3 * alone, name
+
+
+@pytest.fixture(scope="module")
+def learning(models):
+    """Models that learn from the file, loaded as the command does with --adapt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQGEN_HOME", str(models["home"]))
+        text = str(models["home"].parent / "text.txt")
+        for name, more in (("net", []), ("default", ["--with-ngram", "3", "--val", "0.3"])):
+            patch.setattr(with_ngram, "WORTH_KEEPING", -1.0)
+            assert (
+                run(["train", text, "--name", name, "-q", "--model", "lstm", *NETWORK, *more]) == 0
+            )
+        return {name: load(name, "cpu") for name in ("net", "default")}
+
+
+@needs("dynamic")
+@pytest.mark.parametrize("name", ["net", "default"])
+def test_networks_and_mixtures_learn_from_the_file(name, learning, monkeypatch, tmp_path, capsys):
+    """It comes back, in the bits of dynamic evaluation if nothing else is mixed in; or in fewer."""
+    loaded, text = learning[name], (ROOT / "corpora" / "verse.txt").read_text()[6000:9000]
+    before = [weight.clone() for weight in loaded.model.parameters()]
+    plain = compress(loaded, text.encode()).content
+    content = compress(loaded, text.encode(), adapt=True).content
+    assert module.was_learning(content) and not module.was_learning(plain)
+    assert len(content) < len(plain)
+    again = load(loaded.stored, "cpu")  # another copy
+    assert b"".join(decompress(again, content)) == text.encode()
+    assert compress(again, text.encode(), adapt=True).content == content
+    monkeypatch.setattr(module, "ADAPTS", 0)
+    alone = compress(loaded, text.encode(), adapt=True).content
+    assert b"".join(decompress(loaded, alone)) == text.encode()
+    scoring = Scoring(adaptive=Adaptive(of_dynamic=module.learning_by(loaded)))
+    bits = perplexity(loaded, [text], scoring=scoring).bits_per_byte * len(text.encode())
+    assert 8 * len(alone) == pytest.approx(bits, abs=8 * 100)
+    after = zip(before, loaded.model.parameters(), strict=True)
+    assert all((a == b).all() for a, b in after)
+
+
+@needs("dynamic")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_of_anything_come_back_from_a_model_that_learns(threads, learning, monkeypatch):
+    """Also damaged ones are refused; however many threads there are."""
+    monkeypatch.setattr(module, "BLOCK", 50)
+    text, before = (ROOT / "corpora" / "verse.txt").read_text(), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for seed in range(8):
+            raw = random_file(random.Random(seed), text)
+            content = compress(learning["default"], raw, adapt=True).content
+            assert b"".join(decompress(learning["default"], content)) == raw
+            assert torch.get_num_threads() == threads
+            with pytest.raises(SeqgenError):
+                b"".join(decompress(learning["default"], content[:-1]))
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs("dynamic")
+@pytest.mark.usefixtures("learning")
+def test_a_file_that_a_model_has_learned_from_by_command(
+    models, tmp_path, capfdbinary, monkeypatch
+):
+    monkeypatch.setenv("SEQGEN_HOME", str(models["home"]))
+    text, packed = tmp_path / "text", tmp_path / "packed"
+    text.write_bytes((ROOT / "corpora" / "verse.txt").read_bytes()[6000:6800])
+    for command, given in ((("compress", text), "default"), (("decompress", packed), "default")):
+        capfdbinary.readouterr()
+        flags = ["--adapt"] if command[0] == "compress" else []
+        assert run([*map(str, command), "-m", given, "-q", *flags]) == 0
+        packed.write_bytes(capfdbinary.readouterr().out)
+    assert packed.read_bytes() == text.read_bytes()
+
+
+@pytest.mark.parametrize("name", [*MODELS])
+def test_other_models_mix_in_counts_alone(name, models):
+    assert module.learning_by(models[name]) is None
 
 
 def texts_of_damaged(loaded, content: bytes) -> list[bytes]:

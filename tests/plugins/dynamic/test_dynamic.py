@@ -10,10 +10,23 @@ import torch
 from architectures import Case, ids
 from helpers_cli import known_architectures, needs, records, refusal
 
+from seqgen import store
 from seqgen.errors import SeqgenError
-from seqgen.plugins.dynamic.dynamic import score_dynamically
+from seqgen.models.mixture.model import Mixture
+from seqgen.models.ngram.model import NGram
+from seqgen.models.ngram.settings import NGramConfig
+from seqgen.plugins.dynamic.adaptive_ngram import AdaptiveNGram
+from seqgen.plugins.dynamic.dynamic import (
+    DynamicModel,
+    LearningRule,
+    predict_tokens,
+    score_dynamically,
+)
 from seqgen.scoring.loop import score_corpus
+from seqgen.store.loading import load
 from seqgen.text.corpus import Corpus
+from seqgen.training import with_ngram
+from seqgen.training.counting import fit
 from seqgen.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
@@ -60,18 +73,18 @@ def by_sgd(model, corpus, rate, decay, length):
 def test_it_is_sgd_segment_by_segment(architecture):
     model, corpus = Case(architecture, "plain", {}).loud(), stream(23)
     before = [parameter.clone() for parameter in model.parameters()]
-    found = list(score_dynamically(model, corpus, 0.1, 0.05, 5))
+    found = list(score_dynamically(model, corpus, LearningRule(0.1, 0.05, 5)))
     nats = -np.concatenate([piece.log_probs for piece in found])
     np.testing.assert_allclose(nats, by_sgd(model, corpus, 0.1, 0.05, 5), rtol=0, atol=1e-10)
     assert np.concatenate([piece.tokens for piece in found]).tolist() == corpus.tokens.tolist()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    again = list(score_dynamically(model, corpus, 0.1, 0.05, 5))
+    again = list(score_dynamically(model, corpus, LearningRule(0.1, 0.05, 5)))
     assert np.array_equal(nats, -np.concatenate([piece.log_probs for piece in again]))
 
 
 def test_without_a_rate_it_is_plain_scoring():
     model, corpus = Case("lstm", "plain", {}).loud(), stream(23)
-    found = list(score_dynamically(model, corpus, 0.0, 0.0, 4))
+    found = list(score_dynamically(model, corpus, LearningRule(0.0, 0.0, 4)))
     plain = list(score_corpus(model, corpus))
     for name in ("log_probs", "hits", "ranks"):
         made, wanted = (np.concatenate([getattr(p, name) for p in x]) for x in (found, plain))
@@ -82,7 +95,7 @@ def test_without_a_rate_it_is_plain_scoring():
 def test_weights_come_back_when_it_is_stopped_and_when_it_diverges():
     model, corpus = Case("lstm", "plain", {}).loud(), stream(40)
     before = [parameter.clone() for parameter in model.parameters()]
-    started = score_dynamically(model, corpus, 0.1, 0.0, 5)
+    started = score_dynamically(model, corpus, LearningRule(0.1, 0.0, 5))
     next(started)
     started.close()
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
@@ -90,8 +103,76 @@ def test_weights_come_back_when_it_is_stopped_and_when_it_diverges():
     model = Case("window", "linear", linear).loud()
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(SeqgenError, match=r"diverged after \d+ tokens; give a smaller --dynamic"):
-        list(score_dynamically(model, corpus, 1e6, 0.0, 5))
+        list(score_dynamically(model, corpus, LearningRule(1e6, 0.0, 5)))
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def mixture_of(networks, by):
+    """Return a mixture of networks and a 3-gram model, and the discounts of that."""
+    ngram = NGram(NGramConfig(vocab_size=networks[0].vocab_size, order=3)).double().eval()
+    facts = fit(ngram, Corpus(ids(400, seed=5).numpy(), np.array([400]), start=0), [])
+    parts, size = [*networks, ngram], len(networks) + 1
+    generator, tables = np.random.default_rng(1), {}
+    if by == "order":
+        tables["by_order"] = generator.dirichlet([1.0] * size, size=3)
+    if by == "context":
+        tables["gate"] = generator.normal(0.3, 0.1, (3 + size**2, size))
+    return Mixture(parts, generator.dirichlet([1.0] * size), **tables), facts.discounts
+
+
+@pytest.mark.parametrize("by", [None, "order", "context"])
+@pytest.mark.parametrize("names", [("lstm",), ("gru", "transformer")])
+def test_parts_of_a_mixture_learn_as_if_alone(names, by):
+    """Networks by SGD on their own loss, n-grams by counting; the mixture is that of the parts."""
+    networks = [Case(name, "plain", {}).loud() for name in names]
+    mixture, discounts = mixture_of(networks, by)
+    corpus, how = stream(23), LearningRule(0.1, 0.05, 5)
+    before = [parameter.clone() for parameter in mixture.parameters()]
+    found = list(score_dynamically(mixture, corpus, how, discounts=[discounts]))
+    each = []
+    for network in networks:
+        alone = DynamicModel(network, how, corpus.start, [])
+        tokens = corpus.tokens.tolist()
+        rows = [alone.read_segment(tokens[at : at + 5]) for at in range(0, 23, 5)]
+        each.append(torch.cat(rows, 1))
+        alone.forget()
+    counting, rows, orders = AdaptiveNGram(mixture.components[-1].arrays, discounts, 0), [], []
+    for token in corpus.tokens.tolist():
+        row, matched = counting.predict()
+        counting.read(token)
+        rows.append(row)
+        orders.append(matched)
+    each.append(torch.from_numpy(np.stack(rows)[None]))
+    if by == "context":
+        stacked = torch.stack(each, -2)
+        wanted = mixture.gate.logits(stacked, torch.tensor([orders])).log_softmax(-1)[0].numpy()
+    else:
+        weights = mixture.weights.ravel() if by is None else mixture.table[:, orders]
+        probs = np.stack([part[0].exp().numpy() for part in each])
+        wanted = np.log((probs * weights.reshape(len(each), -1, 1)).sum(0))
+    nats = wanted[range(23), corpus.tokens]
+    made = np.concatenate([piece.log_probs for piece in found])
+    np.testing.assert_allclose(made, nats, rtol=0, atol=1e-10)
+    assert all(torch.equal(a, b) for a, b in zip(before, mixture.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("names", [("lstm",), ("gru", "transformer")])
+def test_token_by_token_it_is_the_same(names):
+    """As `seqgen compress` reads; of recurrent networks also where the last segment is not full."""
+    length = 20 if "transformer" in names else 22
+    networks = [Case(name, "plain", {}).loud() for name in names]
+    mixture, discounts = mixture_of(networks, "context")
+    for model, of_ngrams in ((networks[-1], []), (mixture, [discounts])):
+        how = LearningRule(0.1, 0.0, 4)
+        wanted = list(score_dynamically(model, stream(length), how, discounts=of_ngrams))
+        reading, nats = predict_tokens(model, how, 0, of_ngrams), []
+        logits = next(reading)
+        for token in stream(length).tokens.tolist():
+            nats.append(logits[token] - np.logaddexp.reduce(logits))
+            logits = reading.send(token)
+        reading.close()
+        made = np.concatenate([piece.log_probs for piece in wanted])
+        np.testing.assert_allclose(nats, made, rtol=0, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +185,15 @@ def home(tmp_path_factory):
         tiny = {"steps": 5, "hidden_size": 8, "num_layers": 1, "seed": 1}
         same = {"val": str(folder / "val")}
         train([folder / "text"], architecture="ngram", name="counts", settings=same)
+        for name, more in (("pruned", {"prune": "0,1"}), ("bell", {"smoothing": "witten-bell"})):
+            train([folder / "text"], architecture="ngram", name=name, settings={**same, **more})
+        train([folder / "text"], architecture="ngram", name="old", settings=same)
+        store.find("old").write_record(seqgen_version="0.1.0")
         train([folder / "text"], architecture="lstm", name="net", settings={**tiny, **same})
+        both = {**tiny, "val": 0.4, "with_ngram": 3}
+        with pytest.MonkeyPatch.context() as keeps:
+            keeps.setattr(with_ngram, "WORTH_KEEPING", -1.0)
+            train([folder / "text"], architecture="lstm", name="default", settings=both)
         reader = {**tiny, **same, "num_heads": 2, "seq_len": 16}
         train([folder / "text"], architecture="transformer", name="windowed", settings=reader)
         lines = {**tiny, "documents": "line"}
@@ -137,11 +226,41 @@ def test_dynamic_perplexity(home, capsys):
     assert "window 16, stride 4" in windowed["protocol"]
 
 
+@pytest.mark.parametrize("name", ["default", "net+counts", "net:0.2+windowed:0.3+counts"])
+def test_dynamic_perplexity_of_mixtures(home, capsys, name):
+    """It has a protocol of its own, and what is stored stays as it is."""
+    digest = load(name).stored.digest
+    (plain,) = records(capsys, "perplexity", home / "val", "-m", name)
+    how = ("perplexity", home / "val", "-m", name, "--dynamic", "0.1")
+    (found,), (again,) = records(capsys, *how), records(capsys, *how)
+    assert found == again and load(name).stored.digest == digest
+    assert found["nll_nats"] < plain["nll_nats"] and found["tokens"] == plain["tokens"]
+    length = 16 if "windowed" in name else 20
+    assert found["protocol"].endswith(f"segments of {length} tokens; n-grams are counted on")
+    assert f"|dynamic:0.1/0/{length}+counts|" in found["signature"]
+    per_token = records(capsys, *how, "--per-token")
+    assert -sum(r["logprob"] for r in per_token) == pytest.approx(found["nll_nats"])
+    (counted,) = records(capsys, "perplexity", home / "val", "-m", name, "--dynamic", "0")
+    assert counted["nll_nats"] < plain["nll_nats"]
+
+
+def test_the_held_out_part_that_fitted_nothing_is_scored(home, capsys):
+    (plain,), (found,) = (
+        records(capsys, "perplexity", "-m", "default", "-q", *more)
+        for more in ((), ("--dynamic", "0.1"))
+    )
+    assert found["characters"] == plain["characters"]
+    assert found["characters"] < len(store.find("default").validation_text.read_text())
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         (("-m", "counts", "--dynamic", 1), "counts is estimated from counts"),
-        (("-m", "net+counts", "--dynamic", 1), "is a mixture"),
+        (("-m", "counts+bell", "--dynamic", 1), "trains networks on the text; counts:0.5+bell:0.5"),
+        (("-m", "net+pruned", "--dynamic", 1), "needs all n-grams; the n-gram model pruned is"),
+        (("-m", "net+bell", "--dynamic", 1), "the n-gram model bell has witten-bell"),
+        (("-m", "net+old", "--dynamic", 1), "the discounts of the n-gram model old, which has"),
         (("-m", "lines", "--dynamic", 1), "follows one continuous text"),
         (("-m", "net", "--dynamic", 1, "--documents", "line"), "follows one continuous text"),
         (("-m", "net", "--dynamic", 1, "--per-line"), "give --per-line or --dynamic, not both"),
