@@ -329,7 +329,7 @@ def test_an_interrupt_leaves_the_network_and_resuming_adds_the_rest(text, monkey
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        ("_fit", "before the mixture was fitted again, so it has its old weights"),
+        ("fit_on_first_half", "before the mixture was fitted again, so it has its old weights"),
         ("_mixed", "before the final validation"),
     ],
 )
