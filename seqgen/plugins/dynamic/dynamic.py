@@ -61,15 +61,14 @@ def discounts_of(loaded: LoadedModel) -> list[Discounts]:
     name, model = loaded.stored.name, loaded.model
     if isinstance(model, NeuralLanguageModel):
         return []
-    what = "estimated from counts" if model.counted else "none"
-    mixed = isinstance(model, Mixed)
-    require(mixed, f"--dynamic trains networks on the text; {name} is {what}")
+    neither = f"--dynamic trains networks on the text; {name} is neither one nor a mixture with one"
+    require(isinstance(model, Mixed), neither)
     parts = list(zip(model.components, loaded.stored.parts, strict=True))
     for part, stored in parts:
         known = isinstance(part, NeuralLanguageModel | NGram)
         require(known, f"--dynamic adapts networks and n-gram models; {stored.name} is neither")
     some = any(isinstance(part, NeuralLanguageModel) for part, _ in parts)
-    require(some, f"--dynamic trains networks on the text; {name} has none")
+    require(some, neither)
     return [_ngram_discounts(part, stored) for part, stored in parts if isinstance(part, NGram)]
 
 

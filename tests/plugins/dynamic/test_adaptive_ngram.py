@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgen.plugins.dynamic.adaptive_ngram import AdaptiveNGram, counts_of
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
+from seqgen.plugins.dynamic.adaptive_ngram import AdaptiveNGram, counts_of
 from seqgen.text.corpus import Corpus
 from seqgen.training.counting import fit
 

@@ -256,8 +256,14 @@ def test_the_held_out_part_that_fitted_nothing_is_scored(home, capsys):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("-m", "counts", "--dynamic", 1), "counts is estimated from counts"),
-        (("-m", "counts+bell", "--dynamic", 1), "trains networks on the text; counts:0.5+bell:0.5"),
+        (
+            ("-m", "counts", "--dynamic", 1),
+            "networks on the text; counts is neither one nor a mixture",
+        ),
+        (
+            ("-m", "counts+bell", "--dynamic", 1),
+            "counts:0.5+bell:0.5 is neither one nor a mixture with one",
+        ),
         (("-m", "net+pruned", "--dynamic", 1), "needs all n-grams; the n-gram model pruned is"),
         (("-m", "net+bell", "--dynamic", 1), "the n-gram model bell has witten-bell"),
         (("-m", "net+old", "--dynamic", 1), "the discounts of the n-gram model old, which has"),
