@@ -64,9 +64,10 @@ def load(
 
 
 def train(
-    data: str | Path | Sequence[str | Path] = (),
+    data: str | Path | Sequence[str | Path] | Iterable[Any] = (),
     *,
     text: str | Iterable[str] | None = None,
+    field: str | None = None,
     name: str | None = None,
     architecture: str | None = None,
     **options: Any,
@@ -74,8 +75,11 @@ def train(
     """Train a model and store it: `seqgen.train("book.txt", minutes=2)`.
 
     Args:
-        data: a file, a folder or a pattern, or several of them.
+        data: a file, a folder or a pattern, or a list of them. Or an iterable of texts: a column of
+            pandas or polars, a data set or a column of Hugging Face datasets, a generator. Each
+            text is then a document that ends with a newline; missing ones are left out.
         text: the text itself instead: a string, or strings that are joined as they are.
+        field: of records and frames: the key or column of the texts; "text" if None.
         name: what to call the model; made from the data's name if None.
         architecture: a name that `seqgen models --architectures` lists; lstm if None.
         options: every setting by name, such as `minutes` and `hidden_size`; and the other
@@ -87,7 +91,7 @@ def train(
     """
     from seqgen.training import train as training
 
-    return training.train_given(data, text, name=name, architecture=architecture, **options)
+    return training.train_given(data, text, field, name=name, architecture=architecture, **options)
 
 
 def score(

@@ -164,6 +164,10 @@ class Plugin:
             generator returns says what was taken from the file, such as "12 pages". A
             `SeqgenError`, which begins with the path, says why a file cannot be read; in a folder,
             that file is left out.
+        record_readers: of tables, by the ending of their names, such as ".csv". Each is called with
+            the path of a file, what errors call it, the names of the columns that are needed, and a
+            list that it fills with the names of all columns. It yields the number of each row, from
+            1, and its values by column. `--field` then takes such files.
         datasets: other kinds of data that models of text learn from: classes derived from
             `seqgen.training.datasets.dataset.Dataset`. Two class methods recognise them: `reads`
             says whether a file of records, given by its path, is of this kind; `suits`, which is
@@ -196,6 +200,7 @@ class Plugin:
     stored_tokenizers: Mapping[str, str] = field(default_factory=dict)
     tokenizer_readers: tuple[str, ...] = ()
     document_readers: Mapping[str, str] = field(default_factory=dict)
+    record_readers: Mapping[str, str] = field(default_factory=dict)
     datasets: tuple[str, ...] = ()
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
@@ -498,6 +503,11 @@ def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
 def datasets() -> list[Any]:
     """Load the plugins' kinds of data for models of text."""
     return [kind for _, kind in _load_field("datasets")]
+
+
+def record_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
+    """Collect the plugins' readers of tables by file ending: plugin and target."""
+    return _collect_by_name("reader of", ((one, one.plugin.record_readers) for one in plugins()))
 
 
 def routes() -> Mapping[str, tuple[InstalledPlugin, Route]]:

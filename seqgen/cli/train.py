@@ -120,7 +120,7 @@ def train(
         for group in added.groups:
             group.check_outputs(lambda: inputs.open(data))
         # What a new and a resumed run share.
-        options = {"targets": inputs.keep(files.target), "settings": settings, "report": report}
+        options = {"targets": files.targets(inputs, data), "settings": settings, "report": report}
         options |= {"device": machine.device, "stop_after": run.stop_after}
         options |= {"began": recording.run.began}
         options |= processes.to_dict() | added.keywords

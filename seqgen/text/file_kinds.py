@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from seqgen import hooks
 from seqgen.wording import first_names
 
 # Files that are decompressed as they are read.
@@ -228,7 +229,12 @@ def extraction_advice(kind: FileKind, path: Path, head: bytes) -> str:
     while any(path.with_name(f"{stem}{ending}").exists() for ending in (".txt", ".jsonl")):
         stem += "-text"  # nor may the command replace the file itself or another one
     names = _names_in(head, ending_of_name(path))
-    return kind.remedy.format(
+    if ending_of_name(path) in hooks.record_readers() and kind.holds != "nothing":
+        remedy = "give {instead}--field NAME for the column of the texts{names}"
+        remedy += ", or --as-text to train on all of it" if kind.is_text else ""
+    else:
+        remedy = kind.remedy
+    return remedy.format(
         file=shlex.quote(str(path)),
         stem=shlex.quote(str(path.with_name(stem))),
         folder=str(path.parent),

@@ -1,31 +1,54 @@
-"""Texts in records: a field of JSON Lines, or a column of a parquet file."""
+"""Texts in records: a field of JSON Lines, or a column of a table."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, did_you_mean
+from seqgen import hooks
+from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.packages import require_packages
 from seqgen.text.file_kinds import JSON_LINES, PARQUET, ending_of_name
-from seqgen.text.reading import lines
-from seqgen.wording import plural
+from seqgen.text.reading import decode_file, files_in, lines
+from seqgen.wording import first_names, plural
 
 # Lines that a notice names.
 NAMED = 5
+# What Hugging Face datasets saves beside the shards of a data set, and of one in several splits.
+BESIDE_SHARDS = re.compile(r"(dataset_info|state)\.json|cache-.*\.arrow")
+SPLITS = "dataset_dict.json"
 
 
 def holds_records(path: Path) -> bool:
-    """Check whether a file name is that of JSON Lines or parquet."""
-    return ending_of_name(path) in {*JSON_LINES, PARQUET}
+    """Check whether a file name is that of JSON Lines, parquet or a table that a plugin reads."""
+    return ending_of_name(path) in {*JSON_LINES, PARQUET, *hooks.record_readers()}
 
 
-def is_parquet(path: Path) -> bool:
-    """Check whether a file name is that of a parquet file."""
-    return ending_of_name(path) == PARQUET
+def record_files(name: str) -> list[Path] | None:
+    """List the files of records in a folder or pattern; None for the name of a file.
+
+    Raises:
+        UsageError: it is a folder of several splits, as Hugging Face datasets saves them.
+        SeqgenError: there is none.
+    """
+    inside = files_in(name)
+    if inside is None:
+        return None
+    if any(path.name == SPLITS for path in inside):
+        splits = sorted({path.parent for path in inside if path.name == "state.json"})
+        one = next((path for path in splits if path.name == "train"), name)
+        names = first_names([path.name for path in splits])
+        raise UsageError(f"{name} has the splits {names}: give one, as {one}; --val takes another")
+    found = [path for path in inside if holds_records(path)]
+    found = [p for p in found if not BESIDE_SHARDS.fullmatch(p.name)]
+    if not found:
+        endings = first_names(sorted({".jsonl", PARQUET, *hooks.record_readers()}))
+        raise SeqgenError(f"{name} has no file of records ({endings})")
+    return found
 
 
 @dataclass
@@ -34,7 +57,8 @@ class Texts:
 
     Attributes:
         name: of the file.
-        key: where a record has its text.
+        key: where a record has its text; `a.b` is the key b of what is at the key a.
+        beside: other keys at which a record must have a text too.
         one_line: write each text on a line of its own, with spaces for its newlines.
         taken: texts read so far.
         left_out: records without a text, so far, and the first of their lines, from 1.
@@ -45,6 +69,7 @@ class Texts:
     name: str
     key: str
     one_line: bool = False
+    beside: tuple[str, ...] = ()
     taken: int = 0
     left_out: int = 0
     first: list[int] = field(default_factory=list)
@@ -61,22 +86,38 @@ class Texts:
             yield from self._of(record, number)
         self._check()
 
-    def of_parquet(self, path: Path) -> Iterator[str]:
-        """Yield the texts of a parquet file, batch by batch; see `of_json`.
+    def of_file(self, path: Path) -> Iterator[str]:
+        """Yield the texts of a file; see `of_json`."""
+        table = ending_of_name(path) not in JSON_LINES
+        return self.of_table(path) if table else self.of_json(decode_file(path))
+
+    def of_table(self, path: Path) -> Iterator[str]:
+        """Yield the texts of a table, such as a parquet file, batch by batch; see `of_json`.
 
         Raises:
             SeqgenError: there is no such column, it has no text, or the file is damaged.
         """
         known: list[str] = []
-        for number, record in parquet_records(path, self.name, {self.key}, known):
+        whole = (self.key, *self.beside)
+        keys = {*whole, *(key.partition(".")[0] for key in whole)}
+        for number, record in table_records(path, self.name, keys, known):
             yield from self._of(record, number)
         self.known = known
         self._check()
 
+    def of_items(self, items: Iterable[Any]) -> Iterator[str]:
+        """Yield the texts among Python objects: strings, and records with the key; see `of_json`.
+
+        Others, such as the missing values of a column, are left out.
+        """
+        for number, item in enumerate(items, start=1):
+            yield from self._of(item if isinstance(item, dict) else {self.key: item}, number)
+        self._check()
+
     def _of(self, record: Any, number: int) -> Iterator[str]:
-        text = record.get(self.key) if isinstance(record, dict) else None
+        text, *others = (value_at(record, key) for key in (self.key, *self.beside))
         self.is_empty &= text is None
-        if not isinstance(text, str) or has_surrogates(text):
+        if not all(isinstance(one, str) and not has_surrogates(one) for one in (text, *others)):
             self.known = list(record) if isinstance(record, dict) and record else self.known
             self.left_out += 1
             self.first += [number] if len(self.first) < NAMED else []
@@ -89,11 +130,13 @@ class Texts:
     def _check(self) -> None:
         if not self.taken:
             keys = f"; its records have {', '.join(self.known[:8])}" if self.known else ""
-            if self.key in self.known:
+            if self.key in self.known and not self.beside:
                 what = "empty" if self.is_empty else "never text"
                 raise SeqgenError(f"{self.key!r} in {self.name} is {what}{keys}")
-            hint = did_you_mean(self.key, self.known) or keys
-            raise SeqgenError(f"{self.name} has no record with a text {self.key!r}{hint}")
+            absent = next((key for key in self.beside if key not in self.known), self.key)
+            absent = absent if self.key in self.known else self.key
+            hint = did_you_mean(absent, self.known) or keys
+            raise SeqgenError(f"{self.name} has no record with a text {absent!r}{hint}")
 
     @property
     def notice(self) -> str | None:
@@ -103,7 +146,8 @@ class Texts:
             more = ", ..." if self.left_out > len(self.first) else ""
             said.append(
                 f"{plural(self.left_out, 'record')} of {self.name} left out, without a text "
-                f"{self.key!r}: {', '.join(map(str, self.first))}{more}"
+                f"{' and '.join(map(repr, (self.key, *self.beside)))}: "
+                f"{', '.join(map(str, self.first))}{more}"
             )
         if (columns := self.known.count(self.key)) > 1:  # of parquet
             said.append(f"{self.name} has {columns} columns {self.key!r}, and the last is read")
@@ -115,6 +159,25 @@ def json_records(chunks: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(lines(chunks, name), start=1):
         if line.strip():
             yield number, _parsed(line)
+
+
+def value_at(record: Any, key: str) -> Any:
+    """Look up a key of a record, or `a.b`, the key b of what is at the key a; None without it."""
+    if not isinstance(record, dict):
+        return None
+    first, _, rest = key.partition(".")
+    return record.get(key) if key in record or not rest else value_at(record.get(first), rest)
+
+
+def table_records(
+    path: Path, name: str, keys: Collection[str], columns: list[str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the values of each row of a table; see `parquet_records`."""
+    reader = hooks.record_readers().get(ending_of_name(path))
+    if reader is None:
+        return parquet_records(path, name, keys, columns)
+    plugin, target = reader
+    return plugin.load(target)(path, name, keys, columns)
 
 
 def parquet_records(

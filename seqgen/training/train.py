@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,8 @@ from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.torch_models import choose_products
+from seqgen.text.reading import CHUNK_BYTES, joined_blocks
+from seqgen.text.records import Texts
 from seqgen.text.split import held_out_path
 from seqgen.text.training_files import file_notices
 from seqgen.training.choosing import (
@@ -66,7 +68,7 @@ from seqgen.training.session import (
     write_new,
 )
 from seqgen.training.with_ngram import add_ngrams, count_ngrams, finish, order_of
-from seqgen.wording import plural
+from seqgen.wording import first_names, plural
 
 # A name that is made has so many characters of the file's.
 MOST_OF_STEM = 100
@@ -186,17 +188,41 @@ class Destination:
 
 
 def train_given(
-    data: str | Path | Sequence[str | Path],
+    data: str | Path | Sequence[str | Path] | Iterable[Any],
     text: str | Iterable[str] | None,
+    field: str | None,
     **options: Any,
 ) -> TrainingResult:
-    """Train a model on files or on strings; see `seqgen.train`."""
-    files = [data] if isinstance(data, (str, Path)) else list(data)
-    require(bool(files) != (text is not None), "give data or text to train on, and not both")
-    if text is None:
-        return train(files, **options)
-    kept = store.keep_text(piece.encode() for piece in checked_strings(text))
+    """Train a model on files, on strings or on records; see `seqgen.train`."""
+    names = [data] if isinstance(data, str | Path) else data
+    if isinstance(names, list | tuple) and all(isinstance(name, str | Path) for name in names):
+        files = list(names)
+        require(bool(files) != (text is not None), "give data or text to train on, and not both")
+        require(field is None, "field is for records, such as the rows of a data set")
+        if text is None:
+            return train(files, **options)
+        texts = checked_strings(text)
+    else:
+        require(text is None, "give data or text to train on, and not both")
+        texts = _texts_of(data, field, options)
+    kept = store.keep_text(joined_blocks((piece.encode() for piece in texts), CHUNK_BYTES))
     return train([kept], **{"stem": "text", **options})
+
+
+def _texts_of(items: Iterable[Any], field: str | None, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of a column, of records, or of other strings; report what has none.
+
+    Each ends with a newline; with documents "line", that is its only one.
+    """
+    if hasattr(items, "columns"):  # a frame of pandas or polars, whose items are its columns' names
+        names = [*map(str, items.columns)]
+        require(field in names, f"give field, the column of the texts: {first_names(names)}")
+        items = items[field]
+    settings = {**options.get("settings", {}), **options}
+    found = Texts("the data", field or "text", one_line=settings.get("documents") == "line")
+    yield from found.of_items(items)
+    if found.notice:
+        options.get("report", lambda event: None)(Notice(text=found.notice))
 
 
 @ending_as_ctrl_c()

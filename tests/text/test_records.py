@@ -77,7 +77,7 @@ def test_parquet_is_as_json_lines(tmp_path, stdin, capsys):
     parquet.write_table(table, tmp_path / "d.parquet", row_group_size=2)
     texts = Texts("x", "t")
     expected = Texts("x", "t").of_json(json.dumps({"t": t}) + "\n" for t in [*TEXTS, None])
-    assert list(texts.of_parquet(tmp_path / "d.parquet")) == list(expected)
+    assert list(texts.of_table(tmp_path / "d.parquet")) == list(expected)
     assert (texts.taken, texts.left_out, texts.first) == (4, 1, [5])
     assert run(["train", str(tmp_path / "d.parquet"), "--field", "t", *COUNT, "-q"]) == 0
     assert "is parquet: give --field NAME" in refusal(

@@ -225,6 +225,7 @@ class Inputs:
     Args:
         quiet: say nothing.
         field: what is read of files of records; see `keep`.
+        beside: of records of pairs: the field of the targets; see `keep_beside`.
         one_line: write each of those texts on a line of its own.
         as_text: read documents as they are, not their text.
     """
@@ -235,9 +236,10 @@ class Inputs:
         field: str | None = None,
         one_line: bool = False,
         as_text: bool = False,
+        beside: str | None = None,
     ) -> None:
         self._quiet, self._field, self._one_line = quiet, field, one_line
-        self._as_text = as_text
+        self._as_text, self._beside = as_text, beside
         self._known: dict[Identity | None, Input] = {}
         self._kept_texts: dict[Identity | None, Path] = {}
         self._told: set[str] = set()
@@ -298,20 +300,30 @@ class Inputs:
             new = [source for source in sources if not self._say_if_known(source, by_identity)]
             by_identity.update((source.identity, source) for source in new)
             if self._field is not None:
-                kept += [self._kept_texts_of(source) for source in new]
+                kept += [self._kept_texts_of(source, self._field, self._beside) for source in new]
             elif isinstance(sources[0].content, Pipe):
                 kept += [self._kept(source) for source in new]
             else:  # a folder's own name, from which the model's is made, unless a part was read
                 kept += [name] if len(new) == len(sources) else [source.name for source in new]
         return kept
 
-    def keep_held_out(self, val: str) -> str:
-        """Resolve `--val`: a fraction, "none", or a file that can be read again."""
+    def keep_beside(self, names: Iterable[str]) -> list[str | Path]:
+        """Keep the texts of the field beside the one that `keep` reads, of the same records."""
+        sources = {source.identity: source for name in names for source in self._named(name)}
+        return [self._kept_texts_of(one, self._beside, self._field) for one in sources.values()]
+
+    def keep_held_out(self, val: str, beside: bool = False) -> str:
+        """Resolve `--val`: a fraction, "none", or a file that can be read again.
+
+        Args:
+            val: it.
+            beside: keep the texts of the field beside; see `keep_beside`.
+        """
         if val != "-" and not Path(val).exists():  # a share, none, or refused where it is read
             return val
         from seqgen import store
 
-        kept, *others = map(Path, self.keep([val]))
+        kept, *others = map(Path, self.keep_beside([val]) if beside else self.keep([val]))
         if others:  # texts of the records of a folder, each of which ends with a newline
             blocks = chain.from_iterable(map(_blocks_of, [kept, *others]))
             kept = self._linked(store.keep_text(blocks), f"{Path(val).stem}.txt")
@@ -325,15 +337,13 @@ class Inputs:
 
     def _named(self, name: str) -> list[Input]:
         from seqgen.text.reading import text_files
-        from seqgen.text.records import holds_records
+        from seqgen.text.records import record_files
 
         if name == "-":
             return [self._pipe(name, _identity(_standard_input()))]
-        if self._field is not None and Path(file_name(name)).is_dir():
-            paths = sorted(p for p in Path(name).rglob("*") if p.is_file() and holds_records(p))
-            if not paths:
-                raise SeqgenError(f"{name} has no .jsonl and no .parquet file")
-            return [self._at(path) for path in paths]
+        if self._field is not None:
+            inside = record_files(file_name(name))
+            return [self._at(path) for path in ([Path(name)] if inside is None else inside)]
         paths = text_files([file_name(name)], self._as_text)
         if not self._quiet and name not in self._told:
             self._told.add(name)
@@ -395,20 +405,29 @@ class Inputs:
             self._kept_texts[source.identity] = self._linked(kept, _stem(source) + ending)
         return self._kept_texts[source.identity]
 
-    def _kept_texts_of(self, source: Input) -> Path:
-        """Extract the texts of a file of records to the cache, and report skipped records."""
+    def _kept_texts_of(self, source: Input, key: str, beside: str | None) -> Path:
+        """Extract the texts of a file of records to the cache, and report skipped records.
+
+        Args:
+            source: the file.
+            key: of the texts.
+            beside: another key, at which all records that are read have a text.
+        """
         from seqgen import store
         from seqgen.text.reading import CHUNK_BYTES, joined_blocks
-        from seqgen.text.records import Texts, holds_records, is_parquet
+        from seqgen.text.records import Texts, holds_records
 
         path = source.content if isinstance(source.content, Path) else None
         if path is not None and not holds_records(path):
-            raise UsageError(f"--field reads .jsonl and .parquet files, and not {source.title}")
-        found = Texts(source.title, self._field, self._one_line)
-        of_parquet = path is not None and is_parquet(path)
-        texts = found.of_parquet(path) if of_parquet else found.of_json(source.pass_on())
+            reads = "reads .jsonl and .parquet files, and tables"
+            raise UsageError(f"--field {reads}, and not {source.title}")
+        found = Texts(source.title, key, self._one_line, () if beside is None else (beside,))
+        if path is not None:
+            texts = found.of_file(path)
+        else:
+            texts = found.of_json(source.pass_on() if beside is None else source.chunks())
         kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
-        if found.notice and not self._quiet:
+        if found.notice and not self._quiet and key == self._field:
             announce(found.notice)
         return self._linked(kept, f"{_stem(source)}.txt")
 

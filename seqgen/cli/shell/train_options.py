@@ -8,7 +8,7 @@ from typing import Any
 
 from seqgen import presets, registry
 from seqgen.cli.shell.flags import SETTING_OF, assignment
-from seqgen.cli.shell.inputs import Inputs
+from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.model_options import Device
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.pairs import (
@@ -58,6 +58,9 @@ def task_help() -> str:
     )
 
 
+FIELDS_OF_PAIRS = "--source-field and --target-field go together"
+
+
 def task_option() -> Any:
     """Make the option `--task`, hidden from help if no plugin adds a task."""
     return setting(
@@ -100,13 +103,26 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         needs=WITH_SOURCE,
     )
     field: str | None = setting(
-        "Read this key of each record of .jsonl files, or this column of .parquet files (needs "
-        "pyarrow), as a text.",
+        "Read this key of .jsonl files, or this column of tables such as .csv and .parquet, as "
+        "texts; a.b is b in a.",
         metavar="NAME",
         conflicts=OptionRule(
             ("--as-text",),
             "give {flag}, which reads the texts of records, or {other}, not both",
         ),
+    )
+    source_field: str | None = setting(
+        "Field of the sources, in records of pairs.",
+        metavar="NAME",
+        panel=Panel.PAIRS,
+        conflicts=("--field", "--as-text", "--source", "--source-vectors", "--target"),
+        needs=OptionRule(("--target-field",), FIELDS_OF_PAIRS),
+    )
+    target_field: str | None = setting(
+        "Field of the targets, in records of pairs.",
+        metavar="NAME",
+        panel=Panel.PAIRS,
+        needs=OptionRule(("--source-field",), FIELDS_OF_PAIRS),
     )
     val_source: str | None = setting(
         "Held-out sources of pairs in two files; needs --val-target.",
@@ -127,8 +143,15 @@ class TrainingFiles(Options, panel=Panel.WHAT):
 
     def inputs(self, settings: Any, out: Output) -> Inputs:
         """List the input files, with the field to read from records."""
-        one_line = settings.documents == "line"
-        return Inputs(out.quiet, self.field, one_line, bool(settings.as_text))
+        one_line = settings.documents == "line" or self.target_field is not None
+        field, as_text = self.field or self.source_field, bool(settings.as_text)
+        return Inputs(out.quiet, field, one_line, as_text, self.target_field)
+
+    def targets(self, inputs: Inputs, data: Iterable[str]) -> list[str | Path]:
+        """Keep the files of targets: --target, or the texts of a field of the records of `data`."""
+        if self.target_field is None:
+            return inputs.keep(self.target)
+        return inputs.keep_beside(given_or_piped(data, "seqgen train FILE"))
 
     def held_out(self, settings: Any, inputs: Inputs) -> dict[str, str]:
         """Resolve the settings `val` and `val_target` from their flags.
@@ -137,9 +160,12 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         """
         val = settings.val if settings.val is not None else self.val_source
         given = {"val": val, "val_target": settings.val_target}
-        return {
+        kept = {
             name: inputs.keep_held_out(file) for name, file in given.items() if file is not None
         }
+        if self.target_field is not None and val is not None and Path(val).exists():
+            kept["val_target"] = inputs.keep_held_out(val, beside=True)
+        return kept
 
 
 class ModelKind(Options, panel=Panel.WHAT):

@@ -160,7 +160,7 @@ def tune(
     budget, seed = first_or_kept(name, trials.budget, machine.seed, trials.trials, trials.minutes)
     tuning = Tuning(
         data=data,
-        targets=inputs.keep(files.target),
+        targets=files.targets(inputs, names),
         **kind.asked,
         settings=settings,
         config=other_settings.tables,

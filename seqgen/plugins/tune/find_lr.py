@@ -48,7 +48,7 @@ def find_lr(
     with display(out) as report:
         points, best_rate = find_rate_for(
             sources,
-            targets=inputs.keep(files.target),
+            targets=files.targets(inputs, data),
             settings=settings,
             device=machine.device,
             report=report,

@@ -1,0 +1,224 @@
+"""CSV, TSV and Arrow files as records; fields of pairs; folders that datasets has saved."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from helpers_cli import needs, refusal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqgen import store
+from seqgen.cli import run
+from seqgen.text.records import Texts
+
+pytestmark = needs("tables")
+COUNT = ("--model", "ngram", "--order", "2", "--name", "m", "--overwrite", "--val", "none")
+TEXTS = ['one, "two"', "zwei\ndrei", "fin; é | 😀", "\ttab"]
+TRANSLATE = ("--model", "seq2seq-transformer", "--steps", "1", "--hidden-size", "8", "--num-heads")
+TRANSLATE = (*TRANSLATE, "1", "--layers", "1", "--name", "m", "--overwrite", "-q")
+
+
+def read_text() -> str:
+    """Return the text that the model was trained on."""
+    paths = store.text_of(store.find("m").record["data"])
+    return "".join(path.read_bytes().decode() for path in paths)
+
+
+def table(texts: list[str], **dialect: str) -> str:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, **dialect)
+    writer.writerows([["id", "my text"], *([n, text] for n, text in enumerate(texts))])
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_tables_are_as_json_lines(ending, delimiter, newline, tmp_path, capsys):
+    delimiter = "\t" if ending == ".tsv" else delimiter
+    path = tmp_path / f"d{ending}"
+    content = table([*TEXTS, ""], delimiter=delimiter, lineterminator=newline)
+    content = ("\ufeff" + content + newline).encode()
+    path.write_bytes(gzip.compress(content) if ending.endswith(".gz") else content)
+    assert run(["train", str(path), "--field", "my text", *COUNT]) == 0
+    assert read_text() == "".join(f"{text}\n" for text in TEXTS)
+    said = f"1 record of {path} left out, without a text 'my text': 5\n"
+    assert said in capsys.readouterr().err
+    assert run(["train", str(path), "--field", "my text", "--documents", "line", *COUNT]) == 0
+    assert read_text().count("\n") == len(TEXTS)
+    said = refusal(capsys, "train", path, "--field", "my txt", *COUNT)
+    assert "no record with a text 'my txt'; did you mean 'my text'?" in said
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1)))
+@settings(max_examples=50, deadline=None)
+def test_what_csv_writes_is_read(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("d") / "d.csv"
+    path.write_text(table([*texts, "end"]), encoding="utf-8", newline="")
+    found = list(Texts("x", "my text").of_file(path))
+    assert found == [text if text.endswith("\n") else f"{text}\n" for text in [*texts, "end"]]
+
+
+def test_bad_tables(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "d.csv"
+    path.write_text("id,text\n1\n\n2,b,more\n3,c\n")
+    assert run(["train", str(path), "--field", "text", *COUNT]) == 0
+    assert "1 record" in capsys.readouterr().err and read_text() == "b\nc\n"
+    for content, why in (
+        ("", "no record with a text"),
+        ("id,text\n", "'text' in"),
+        ("id,text\n1,\n", "'text' in"),
+        (b"id,text\n1,\xe9\n", "is not UTF-8"),
+    ):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        assert why in refusal(capsys, "train", path, "--field", "text", *COUNT)
+    monkeypatch.setenv("SEQGEN_MAX_LINE_MB", "0.1")
+    path.write_text('id,text\n1,"never closed\n' + "so it goes on\n" * 20000)
+    said = refusal(capsys, "train", path, "--field", "text", *COUNT)
+    assert "cannot be read as a table: field larger" in said
+
+
+def test_a_tab_separated_file_without_a_field_is_pairs(tmp_path):
+    (tmp_path / "d.tsv").write_text("ab\tba\n" * 20)
+    assert run(["train", str(tmp_path / "d.tsv"), *TRANSLATE]) == 0
+    assert store.find("m").record["data"]["target_files"] == 0
+
+
+ROWS = [
+    {"id": "1", "tr": {"en": "hello", "de": "hallo"}},
+    {"id": "2", "tr": {"en": "two\nlines", "de": "zwei\tZeilen"}},
+    {"id": "3", "tr": {"en": None, "de": "nichts"}},
+    {"id": "4", "tr": {"en": "a", "de": "b"}},
+]
+
+
+def pairs_file(folder: Path, ending: str) -> tuple[Path, list[str]]:
+    """Write the rows; return the file, and the options that name its fields."""
+    path, fields = folder / f"d{ending}", ["tr.en", "tr.de"]
+    if ending == ".csv":
+        fields = ["en", "de"]
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fields)
+            writer.writeheader()
+            writer.writerows(row["tr"] for row in ROWS)
+    elif ending == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        rows = pyarrow.Table.from_pylist(ROWS)
+        if ending == ".parquet":
+            parquet.write_table(rows, path, compression="zstd")
+        else:
+            with pyarrow.ipc.new_stream(str(path), rows.schema) as writer:
+                writer.write_table(rows, max_chunksize=2)
+    return path, ["--source-field", fields[0], "--target-field", fields[1]]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".arrow"])
+def test_two_fields_are_pairs(ending, tmp_path, capsys):
+    path, fields = pairs_file(tmp_path, ending)
+    assert run(["train", str(path), *fields, "--val", "none", *TRANSLATE[:-1]]) == 0
+    said = capsys.readouterr().err
+    names = f"{fields[1]!r} and {fields[3]!r}"
+    assert said.count(f"1 record of {path} left out, without a text {names}: 3\n") == 1
+    wanted = "hello\ntwo lines\na\n" + "hallo\nzwei\tZeilen\nb\n"
+    assert read_text() == wanted
+    assert run(["train", str(path), *fields, "--val", str(path), *TRANSLATE]) == 0
+    assert store.find("m").record["data"]["target_files"] == 1
+    assert run(["train", "--resume", "m", "--set", "steps=2", "-q"]) == 0
+    said = refusal(capsys, "train", path, *fields[:2], "--target-field", "no", *TRANSLATE)
+    assert "no record with a text 'no'" in said
+
+
+def test_pairs_by_a_pipe(tmp_path, stdin):
+    path, fields = pairs_file(tmp_path, ".jsonl")
+    stdin(path.read_bytes())
+    assert run(["train", "-", *fields, "--val", "none", *TRANSLATE]) == 0
+    assert read_text() == "hello\ntwo lines\na\nhallo\nzwei\tZeilen\nb\n"
+
+
+def test_fields_of_pairs_exclude_other_options(tmp_path, capsys):
+    path, fields = pairs_file(tmp_path, ".jsonl")
+    for options in (
+        fields[:2],
+        fields[2:],
+        [*fields, "--field", "id"],
+        [*fields, "--as-text"],
+    ):
+        said = refusal(capsys, "train", path, *options, *TRANSLATE)
+        assert "--source-field" in said or "--target-field" in said, said
+    sides = ("--source", path, "--target", path)
+    assert "--source" in refusal(capsys, "train", *sides, *fields, *TRANSLATE)
+
+
+def test_arrow_files(tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = pyarrow.table({"t": [*TEXTS, None], "n": range(5)})
+    path = tmp_path / "d.arrow"
+    for kind in ("new_stream", "new_file"):
+        with getattr(pyarrow.ipc, kind)(str(path), rows.schema) as writer:
+            writer.write_table(rows, max_chunksize=2)
+        assert run(["train", str(path), "--field", "t", *COUNT, "-q"]) == 0
+        assert read_text() == "".join(f"{text}\n" for text in TEXTS)
+        assert "--field NAME" in refusal(capsys, "train", path, *COUNT)
+        said = refusal(capsys, "train", path, "--field", "n", *COUNT)
+        assert said.endswith("is never text; its records have t, n")
+        raw = path.read_bytes()
+        for damaged in (b"", raw[: len(raw) // 2], b"hello"):
+            (tmp_path / "e.arrow").write_bytes(damaged)
+            said = refusal(capsys, "train", tmp_path / "e.arrow", "--field", "t", *COUNT)
+            assert "e.arrow cannot be read as Arrow data" in said or "no record" in said
+
+
+def test_a_folder_with_splits_names_them(tmp_path, capsys):
+    for split in ("test", "train"):
+        (tmp_path / split).mkdir()
+        for name in ("state.json", "dataset_info.json"):
+            (tmp_path / split / name).write_text("{}")
+        (tmp_path / split / "data.jsonl").write_text('{"t": "text"}\n')
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    said = refusal(capsys, "train", tmp_path, "--field", "t", *COUNT)
+    assert said.endswith(
+        f"has the splits test, train: give one, as {tmp_path / 'train'}; --val takes another"
+    )
+    assert run(["train", str(tmp_path / "train"), "--field", "t", *COUNT, "-q"]) == 0
+    assert read_text() == "text\n"
+    pattern = f"{tmp_path}/tr*/*.jsonl"
+    assert run(["train", pattern, "--field", "t", *COUNT, "-q"]) == 0
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "a.txt").write_text("text")
+    said = refusal(capsys, "train", tmp_path / "empty", "--field", "t", *COUNT)
+    assert "has no file of records (.arrow, .csv, .jsonl, .parquet, .tsv" in said
+
+
+@pytest.mark.long
+def test_what_datasets_saves(tmp_path, capsys):
+    """Shards, nested columns, splits, and the other formats that datasets writes."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    rows = {"text": [*TEXTS, None] * 3, "tr": [{"en": "hello", "de": "hallo"}] * 15}
+    data = datasets.Dataset.from_dict(rows)
+    data.save_to_disk(str(tmp_path / "saved"), num_shards=2)
+    kept = datasets.load_from_disk(str(tmp_path / "saved"))
+    kept.map(lambda row: {"n": 1})  # leaves a file of its cache beside the shards
+    (tmp_path / "shards").mkdir()
+    data.to_parquet(str(tmp_path / "shards" / "train-00000-of-00001.parquet"))
+    data.to_json(str(tmp_path / "d.jsonl"))
+    data.remove_columns("tr").to_csv(str(tmp_path / "d.csv"))
+    wanted = "".join(f"{text}\n" for text in TEXTS) * 3
+    for name in ("saved", "shards", "d.jsonl", "d.csv"):
+        assert run(["train", str(tmp_path / name), "--field", "text", *COUNT, "-q"]) == 0
+        assert read_text() == wanted
+    assert run(["train", str(tmp_path / "saved"), "--field", "tr.de", *COUNT, "-q"]) == 0
+    assert read_text() == "hallo\n" * 15
+    splits = datasets.DatasetDict(train=data, validation=data)
+    splits.save_to_disk(str(tmp_path / "splits"))
+    said = refusal(capsys, "train", tmp_path / "splits", "--field", "text", *COUNT)
+    assert "splits train, validation" in said

@@ -1,0 +1,74 @@
+"""`seqgen.train` on strings and records of Python: generators, columns, data sets."""
+
+from __future__ import annotations
+
+import pytest
+
+import seqgen
+from seqgen import store
+from seqgen.errors import SeqgenError, UsageError
+from seqgen.training.resume import resume
+
+TEXTS = ["alpha\nb", None, "é gamma\n", float("nan"), ""]
+COUNT = {"architecture": "ngram", "name": "m", "overwrite": True, "val": "none"}
+WANTED = "alpha\nb\né gamma\n\n"
+
+
+def trained_on(data, **options) -> str:
+    seqgen.train(data, **COUNT, **options)
+    return "".join(path.read_text() for path in store.text_of(store.find("m").record["data"]))
+
+
+def test_generators_and_records():
+    said = []
+    rows = [{"t": text, "of": {"t": text}} for text in TEXTS]
+    options = {"report": lambda event: said.append(getattr(event, "text", ""))}
+    assert trained_on((text for text in TEXTS), **options) == WANTED
+    assert "2 records of the data left out, without a text 'text': 2, 4" in said
+    assert trained_on(rows, field="t") == WANTED == trained_on(iter(rows), field="of.t")
+    wanted = "alpha b\né gamma\n\n"
+    assert trained_on(iter(TEXTS), documents="line") == wanted
+    assert trained_on(iter(TEXTS), settings={"documents": "line"}) == wanted
+
+
+def test_what_is_no_text_is_refused():
+    for data, field, why in (
+        (iter([]), None, "no record with a text"),
+        (iter([1, 2]), None, "never text"),
+        (iter([{"t": "a"}]), None, "its records have t"),
+        (["a.txt"], "t", "field is for records"),
+        (iter(["\ud800"]), None, "no record with a text|never text"),
+    ):
+        with pytest.raises(SeqgenError, match=why):
+            seqgen.train(data, field=field, **COUNT)
+    with pytest.raises(UsageError, match="not both"):
+        seqgen.train(iter(["a"]), text="b", **COUNT)
+
+
+def test_a_run_on_a_generator_resumes():
+    tiny = {"architecture": "rnn", "hidden_size": 4, "steps": 4, "name": "m"}
+    assert seqgen.train((text for text in ["abc abd"] * 40), stop_after=2, **tiny).steps == 2
+    assert resume("m").steps == 4
+
+
+def test_columns_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"t": TEXTS, "n": range(5)})
+    assert trained_on(frame["t"]) == WANTED == trained_on(frame, field="t")
+    with pytest.raises(UsageError, match="give field, the column of the texts: t, n"):
+        trained_on(frame)
+
+
+def test_columns_of_polars():
+    polars = pytest.importorskip("polars")
+    texts = [text if isinstance(text, str) else None for text in TEXTS]
+    frame = polars.DataFrame({"t": texts})
+    assert trained_on(frame["t"]) == WANTED == trained_on(frame, field="t")
+
+
+def test_data_sets():
+    datasets = pytest.importorskip("datasets")
+    texts = [text if isinstance(text, str) else None for text in TEXTS]
+    data = datasets.Dataset.from_dict({"text": texts, "of": [{"t": text} for text in texts]})
+    assert trained_on(data) == WANTED == trained_on(data["text"])
+    assert trained_on(data.to_iterable_dataset(), field="of.t") == WANTED
