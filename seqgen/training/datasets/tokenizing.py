@@ -85,8 +85,12 @@ def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
         SeqgenError: there is none.
     """
     if path is None:
-        # The parts of a mixture have one tokenizer.
-        return load_tokenizer(store.find_all(model).path / "tokenizer")
+        stored = store.find_all(model)
+        parts = parts_of(stored)
+        each = {load_tokenizer(part.path / "tokenizer").fingerprint for part in parts}
+        if len(each) > 1 or any(part.view for part in (stored, *parts)):
+            return KINDS["byte"].train(())  # as models with different tokenizers are mixed
+        return load_tokenizer(stored.path / "tokenizer")
     if path == "byte":
         return KINDS[path].train(())
     if not Path(path).exists():

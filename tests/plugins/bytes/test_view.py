@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 from helpers_cli import records, refusal
 from places import ROOT
 
+import seqgen
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
@@ -121,6 +123,13 @@ def test_commands_take_the_view(capsys, tmp_path):
     assert records(capsys, "compare", "subwords:bytes", "byte", "--data", file, "-q")
 
 
+def test_texts_are_split_into_bytes(capsys, tmp_path):
+    (tmp_path / "text").write_text("Thé day")
+    for name in ("subwords:bytes", "subwords+characters"):
+        assert run(["tokenize", str(tmp_path / "text"), "-m", name]) == 0
+        assert len(capsys.readouterr().out.split()) == 8
+
+
 def test_models_with_different_tokenizers_are_mixed_by_bytes(capsys):
     parts = [load(f"{name}:bytes", work=Work()).model for name in ("subwords", "characters")]
     mixture = load("subwords:0.25+characters:0.75", work=Work())
@@ -202,3 +211,26 @@ def test_the_end_of_a_line_is_the_end_of_all_covers():
     tokens, seen = nats("lines", text), nats("lines:bytes=all", text)
     assert math.isfinite(seen)
     assert seen <= tokens + 1e-6
+
+
+@pytest.mark.slow
+def test_samples_by_tokens_and_by_all_covers_are_of_one_distribution():
+    """Chi-square of the first two bytes of texts, whose tokens have up to three."""
+    samples = 6000
+    found = []
+    for name in ("subwords", "subwords:bytes=all"):
+        how = {"num_samples": samples, "max_tokens": 2, "batch_size": 500, "seed": len(name)}
+        texts = seqgen.load(name).sample("the d", **how)
+        found.append(Counter(record.text.encode()[:2] for record in texts))
+    both = found[0] + found[1]
+    common = [text for text, count in both.items() if count >= 20]
+    chi = 0.0
+    for counts in found:
+        observed = [counts[text] for text in common]
+        observed.append(samples - sum(observed))
+        expected = [both[text] / 2 for text in common]
+        expected.append(samples - sum(expected))
+        pairs = zip(observed, expected, strict=True)
+        chi += sum((seen - mean) ** 2 / mean for seen, mean in pairs if mean)
+    degrees = len(common)
+    assert chi < degrees + 4 * math.sqrt(2 * degrees)
