@@ -46,6 +46,7 @@ GROUPED = {"num_kv_heads": 1, "head_size": 6, "qkv_bias": True, "activation": "g
 GROUPED |= {"rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_window": 6}
 YARN = {"rope_scaling": "yarn", "rope_factor": 3.0, "rope_high_factor": 3.0, "rope_gain": 1.1}
 YARN |= {"rope_original_window": 40}
+MIXED = {"sliding_window": 3, "full_every": 2, "sliding_rope_theta": 100.0}
 GPT2 = {
     "positions": "learned",
     "norm": "layernorm",
@@ -99,6 +100,10 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "joined": {"positions": "sinusoidal", "position_size": 3, "scale_embedding": True},
         "joined-learned": {"positions": "learned", "position_size": 2, "embedding_norm": True},
         "dense": {"dense": True},
+        "olmo2": {"norm_position": "output", "qk_norm_whole": True, "num_kv_heads": 1},
+        "gemma": {"norm_position": "both", "activation": "geglu", "scale_embedding": True, **MIXED},
+        "softcap": {"attention_softcap": 2.0, "num_kv_heads": 1},
+        "nope": {"nope_every": 2},
     },
     "ngram": {
         smoothing: {"order": 3, "smoothing": smoothing}

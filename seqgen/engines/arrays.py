@@ -231,7 +231,11 @@ def products_in_use() -> Products:
 
 
 def attend(
-    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None = None
+    q: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    seen: np.ndarray | None = None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     """Compute attention softmax(Q K^T / sqrt(D)) V, (B, heads, T, D).
 
@@ -241,12 +245,15 @@ def attend(
         values: as keys.
         seen: which keys a query sees, (B, 1, T, n) or what fits that shape; None where each sees
             all.
+        softcap: squashes scores x to softcap tanh(x / softcap); None leaves them.
     """
     rows, heads, length, width = q.shape
     of_keys, count = keys.shape[1:3]
     grouped = q.reshape(rows, of_keys, -1, width)  # (B, heads of keys, G T, D)
     weights = grouped @ keys.swapaxes(2, 3)  # (B, heads of keys, G T, n)
     weights *= 1 / math.sqrt(width)
+    if softcap is not None:
+        weights = softcap * np.tanh(weights / softcap)
     if seen is not None:
         by_head = weights.reshape(rows, heads, length, count)
         np.copyto(by_head, -np.inf, where=~seen)
@@ -257,7 +264,11 @@ def attend(
 
 
 def attend_to_past(
-    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
+    q: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    seen: np.ndarray | None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     """Compute causal attention of the last T of n positions, in chunks of queries.
 
@@ -267,16 +278,16 @@ def attend_to_past(
     rows, heads, length, _ = q.shape
     count = keys.shape[2]
     if seen is not None and len(seen) == rows > length == 1 and _alone.get():
-        return attend_each(q, keys, values, seen)
+        return attend_each(q, keys, values, seen, softcap)
     size = max(1, WEIGHTS_AT_ONCE // (rows * heads * count))
     if length <= size:
-        return attend(q, keys, values, seen)
+        return attend(q, keys, values, seen, softcap)
     pieces = []
     for begin in range(0, length, size):
         end = min(begin + size, length)
         past = count - length + end
         of_piece = q[:, :, begin:end], keys[:, :, :past], values[:, :, :past]
-        pieces.append(attend(*of_piece, seen[:, :, begin:end, :past]))
+        pieces.append(attend(*of_piece, seen[:, :, begin:end, :past], softcap))
     return np.concatenate(pieces, 2)
 
 
@@ -297,7 +308,11 @@ def attend_to_all(
 
 
 def attend_each(
-    q: np.ndarray, keys: np.ndarray, values: np.ndarray, seen: np.ndarray | None
+    q: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    seen: np.ndarray | None,
+    softcap: float | None = None,
 ) -> np.ndarray:
     """Compute attention of one query per row, bit for bit as for each row alone.
 
@@ -306,16 +321,18 @@ def attend_each(
         keys: (B, heads, n, D), or fewer heads.
         values: as keys.
         seen: (B, 1, 1, n), of which each row has the last ones; None for all.
+        softcap: see `attend`.
     """
     if seen is None:
-        return attend(q, keys, values)
+        return attend(q, keys, values, softcap=softcap)
     starts = seen.argmax(-1).ravel()
     read = np.empty_like(q)
     for start in np.unique(starts).tolist():
         rows = np.flatnonzero(starts == start)
         if len(rows) == 1:  # which is no copy
             rows = slice(rows[0], rows[0] + 1)
-        read[rows] = attend(q[rows], *(x[rows, :, start:] for x in (keys, values)))
+        pair = (x[rows, :, start:] for x in (keys, values))
+        read[rows] = attend(q[rows], *pair, softcap=softcap)
     return read
 
 

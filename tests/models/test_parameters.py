@@ -75,17 +75,19 @@ def lstm_count(c):
 
 def transformer_count(c):
     H, V, W, L = c.hidden_size, c.vocab_size, c.window, c.num_layers
-    inner = 8 * -(-H // 3) if c.activation == "swiglu" else 4 * H
-    inputs = 2 * inner if c.activation == "swiglu" else inner
+    gated = c.activation in ("swiglu", "geglu")
+    inner = 8 * -(-H // 3) if gated else 4 * H
+    inputs = 2 * inner if gated else inner
     D = c.head_size or H // c.num_heads
     Q, K = c.num_heads * D, (c.num_kv_heads or c.num_heads) * D
     matrices = (Q + 2 * K) * H + H * Q + inputs * H + inner * H
     biases = (H + inputs + H) * c.bias + (Q + 2 * K) * (c.bias or c.qkv_bias)
     norm = 2 * H if c.norm == "layernorm" and c.bias else H
-    block = matrices + biases + 2 * norm + 2 * D * c.qk_norm
+    heads = (Q + K if c.qk_norm_whole else 2 * D) * c.qk_norm
+    block = matrices + biases + (4 if c.norm_position == "both" else 2) * norm + heads
     P = c.position_size or 0  # of position vectors that stand beside the embeddings
     outside = V * (H - P) + V * H * (not c.tie_weights) + W * (P or H) * (c.positions == "learned")
-    norms = norm * ((c.norm_position == "pre") + c.embedding_norm)
+    norms = norm * ((c.norm_position != "post") + c.embedding_norm)
     return outside + L * block + norms + c.dense * sum(i + 1 for i in range(1, L + 1))
 
 

@@ -211,6 +211,12 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
 
     sliding_window: ClassVar[None] = None
     full_layers: ClassVar[int] = 0
+    full_every: ClassVar[None] = None
+    nope_every: ClassVar[None] = None
+    sliding_rope_theta: ClassVar[None] = None
+    attention_softcap: ClassVar[None] = None
+    logit_softcap: ClassVar[None] = None
+    qk_norm_whole: ClassVar[bool] = False
 
     encoder_layers: int | None = setting(
         "Number of encoder blocks; by default as many as num_layers.", bounds=ranges.LAYERS

@@ -29,7 +29,7 @@ from seqgen.models.transformer.equations import (
     softmax_weights,
     split_heads,
     stack_pieces,
-    stream_norm,
+    sublayer_norms,
 )
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import position_waves, sinusoids
@@ -104,8 +104,8 @@ class SourceAttention(Part):
             "query": Linear(size, width, config.bias),
             "key_value": Linear(size, 2 * width, config.bias, (width, width)),
             "output": Linear(width, size, config.bias),
-            "query_norm": head_norm(config),
-            "key_norm": head_norm(config),
+            "query_norm": head_norm(config, width),
+            "key_norm": head_norm(config, width),
         }
 
     def remember(self, encoded: Leaf) -> tuple[Leaf, Leaf]:
@@ -130,7 +130,7 @@ class DecoderBlock(Block):
     def pieces(self, config: TransformerConfig, index: int) -> Pieces:
         reading = {
             "cross": NestedPart(SourceAttention, config, index),
-            "cross_norm": stream_norm(config),
+            **sublayer_norms("cross", config),
         }
         return super().pieces(config, index) | reading
 

@@ -59,6 +59,9 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             self.waves = waves.astype(self.dtype, copy=False)
         # What is rounded would magnify the least difference between a row alone and among others.
         self.attend_to_past = attend_each if quantized else attend_to_past
+        if config.attention_softcap is not None:
+            softcap = {"softcap": config.attention_softcap}
+            self.attend_to_past = functools.partial(self.attend_to_past, **softcap)
 
     def hidden(self, tokens: np.ndarray, state: KVCache | None) -> tuple[np.ndarray, KVCache]:
         return self.read(tokens, state or self.start(len(tokens)))
@@ -124,8 +127,9 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
     @functools.cached_property
     def program(self) -> Program | None:
         """Native program of one token through all blocks; None without the library."""
-        if self.config.span(0) != self.config.span(self.config.num_layers - 1):
-            return None  # the library has one start of a row for all layers
+        squashed = self.config.attention_softcap is not None
+        if len(self.config.spans) > 1 or squashed:
+            return None  # the library has one start of a row for all layers, and plain softmax
         shapes, recording = [(1, self.config.hidden_size)], Recording()
         if self.config.positions == "rope":
             shapes.append((1, 2, self.config.head_width // 2))
@@ -168,4 +172,4 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
     def attend_within(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
         places = np.arange(q.shape[2])
         seen = causal_mask(places, places, self.config.span(layer))
-        return attend_to_past(q, k, v, seen[None, None])
+        return self.attend_to_past(q, k, v, seen[None, None])

@@ -49,6 +49,22 @@ def causal_attention(
     return (scores.softmax(-1) @ flat[2]).view(q.shape)
 
 
+def squashed_attention(
+    q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, softcap: float
+) -> Tensor:
+    """Compute attention with scores that are squashed softly into -softcap to softcap.
+
+    Args:
+        q: queries (B, heads, T, D).
+        k: keys (B, heads, L, D), or fewer heads.
+        v: values, as k.
+        seen: which keys each query sees, of a shape that fits the weights'; None for all.
+        softcap: the largest score.
+    """
+    k, v = repeat_heads(q, k), repeat_heads(q, v)
+    return softmax_weights(q, k, seen, softcap).to(v.dtype) @ v
+
+
 def full_attention(
     q: Tensor, k: Tensor, v: Tensor, there: Tensor | None, dropout: float = 0.0
 ) -> Tensor:

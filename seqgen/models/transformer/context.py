@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from seqgen.engines.ops import Leaf
 from seqgen.engines.parts import Linear, Pieces, Table
@@ -14,6 +14,7 @@ from seqgen.models.transformer.equations import (
     add_positions,
     block_outputs,
     causal_mask,
+    squash,
     stack_pieces,
 )
 from seqgen.models.transformer.kv_cache import KVCache, empty_cache
@@ -166,6 +167,11 @@ class AnchoredContext:
         vectors = self.position_embedding(positions) if learned else self.waves[positions]
         x, rotation = add_positions(self.ops, self.config, self.embedding(tokens), vectors)
         return self.dropout(self.embedding_norm(x)), rotation
+
+    def logits(self, features: Leaf, tokens: Leaf, past: Any, last: int | None = None) -> Leaf:
+        """Compute the logits (B, T, V) of features; see `HiddenStateModel.logits`."""
+        logits = super().logits(features, tokens, past, last)
+        return squash(logits, self.config.logit_softcap)
 
     def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         """Run all blocks and the final norm on x (B, T, H)."""

@@ -85,18 +85,31 @@ class Attention(Part):
         return {
             "query_key_value": Linear(size, sum(widths), biased, widths),
             "output": Linear(widths[0], size, config.bias),
-            "query_norm": head_norm(config),
-            "key_norm": head_norm(config),
+            "query_norm": head_norm(config, widths[0]),
+            "key_norm": head_norm(config, widths[1]),
         }
 
     def run(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         config, x = self.config, self.query_key_value(x)
         parts = self.ops.split(apply_qkv_activation(self.ops, config, x), *config.qkv_widths)
+        if config.qk_norm_whole:
+            parts = self.query_norm(parts[0]), self.key_norm(parts[1]), parts[2]
         q, k, v = (split_heads(part, config.head_width) for part in parts)  # (B, heads, T, D)
-        q, k = self.query_norm(q), self.key_norm(k)
+        if not config.qk_norm_whole:
+            q, k = self.query_norm(q), self.key_norm(k)
+        rotation = layer_rotation(config, self.index, rotation)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
         return self.output(merge_heads(attend(self.index, apply_query_gain(config, q), k, v)))
+
+
+def layer_rotation(config: TransformerConfig, layer: int, rotation: Leaf | None) -> Leaf | None:
+    """Choose a layer's rotation ([B,] T, 2, D / 2) from that of `position_waves`, if it has any."""
+    if rotation is None or not config.has_positions(layer):
+        return None
+    if config.sliding_rope_theta is None:
+        return rotation
+    return rotation[..., :2, :] if config.span(layer) is None else rotation[..., 2:, :]
 
 
 def causal_mask(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:
@@ -105,16 +118,23 @@ def causal_mask(queries: Leaf, keys: Leaf, span: int | None) -> Leaf:
     return seen if span is None else seen & (keys > queries[:, None] - span)
 
 
-def softmax_weights(q: Leaf, k: Leaf, there: Leaf | None) -> Leaf:
+def softmax_weights(q: Leaf, k: Leaf, there: Leaf | None, softcap: float | None = None) -> Leaf:
     """Compute the attention weights (B, heads, T, L) by softmax.
 
     Args:
         q: queries (B, heads, T, D).
         k: keys (B, heads, L, D).
         there: what each query sees, of a shape that fits the weights'; None where each sees all.
+        softcap: see `squash`.
     """
     ops, scores = ops_of(q), (q @ k.swapaxes(-1, -2)) / math.sqrt(q.shape[-1])
+    scores = squash(scores, softcap)
     return ops.softmax(scores if there is None else ops.where(there, scores, -math.inf))
+
+
+def squash(x: Leaf, cap: float | None) -> Leaf:
+    """Squash numbers softly into -cap to cap (Gemma Team 2024, "Gemma 2", section 2)."""
+    return x if cap is None else cap * ops_of(x).tanh(x / cap)
 
 
 class FeedForward(Part):
@@ -145,7 +165,7 @@ class Block(Part):
     """Transformer block: attention, optional cross-attention, and feed-forward layer.
 
     Attention, in a decoder what is read of the source, and the feed-forward layer, each as
-    x + part(norm(x)); or norm(x + part(x)), as in 2017.
+    x + part(norm(x)); norm(x + part(x)), as in 2017; x + norm(part(x)); or with both norms.
 
     Attributes:
         called_whole: training uses its parameters in its forward pass alone.
@@ -154,34 +174,51 @@ class Block(Part):
     called_whole: ClassVar[bool] = True
 
     def pieces(self, config: TransformerConfig, index: int) -> Pieces:
-        self.pre = config.norm_position == "pre"
+        self.post = config.norm_position == "post"
         sizes = config.hidden_size, config.feed_forward_size
         return {
             "attention": NestedPart(Attention, config, index),
             "feed_forward": NestedPart(FeedForward, *sizes, config.activation, config.bias),
-            "attention_norm": stream_norm(config),
-            "feed_forward_norm": stream_norm(config),
+            **sublayer_norms("attention", config),
+            **sublayer_norms("feed_forward", config),
             "dropout": DropoutPiece(config.dropout),
             "cross": None,
         }
 
     def run(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
-        x = self._residual(self.attention_norm, lambda y: self.attention(y, rotation, attend), x)
+        norms = self.attention_norm, self.attention_output_norm
+        x = self._residual(*norms, lambda y: self.attention(y, rotation, attend), x)
         if self.cross is not None:
-            x = self._residual(self.cross_norm, lambda y: self.cross(y, attend), x)
-        return self._residual(self.feed_forward_norm, self.feed_forward, x)
+            norms = self.cross_norm, self.cross_output_norm
+            x = self._residual(*norms, lambda y: self.cross(y, attend), x)
+        norms = self.feed_forward_norm, self.feed_forward_output_norm
+        return self._residual(*norms, self.feed_forward, x)
 
     def _residual(
-        self, norm: Callable[[Leaf], Leaf], part: Callable[[Leaf], Leaf], x: Leaf
+        self,
+        norm: Callable[[Leaf], Leaf],
+        output_norm: Callable[[Leaf], Leaf],
+        part: Callable[[Leaf], Leaf],
+        x: Leaf,
     ) -> Leaf:
-        if self.pre:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+        if self.post:
+            return norm(x + self.dropout(part(x)))
+        return x + self.dropout(output_norm(part(norm(x))))
 
 
-def head_norm(config: TransformerConfig) -> Piece:
-    """Return the normalisation of queries or keys, if there is any."""
-    return Norm("rmsnorm", config.head_width, config.norm_eps) if config.qk_norm else Piece()
+def sublayer_norms(sublayer: str, config: TransformerConfig) -> Pieces:
+    """List the normalisations of a sublayer: of its input or residual sum, and of its output."""
+    place, norm = config.norm_position, stream_norm(config)
+    return {
+        f"{sublayer}_norm": Piece() if place == "output" else norm,
+        f"{sublayer}_output_norm": norm if place in ("output", "both") else Piece(),
+    }
+
+
+def head_norm(config: TransformerConfig, whole: int) -> Piece:
+    """Return the normalisation of queries or keys, if there is any; `whole` is their width."""
+    width = whole if config.qk_norm_whole else config.head_width
+    return Norm("rmsnorm", width, config.norm_eps) if config.qk_norm else Piece()
 
 
 def stream_norm(config: TransformerConfig) -> Piece:
@@ -215,7 +252,7 @@ def stack_pieces(config: TransformerConfig, kind: type[Block], layers: int, wind
         "embedding_norm": stream_norm(config) if config.embedding_norm else Piece(),
         "blocks": Stack([NestedPart(kind, config, i) for i in range(layers)]),
         "depth": Stack([Numbers((i + 2,), lambda w: w[-1].fill_(1)) for i in range(dense)]),
-        "final_norm": stream_norm(config) if config.norm_position == "pre" else Piece(),
+        "final_norm": Piece() if config.norm_position == "post" else stream_norm(config),
         "dropout": DropoutPiece(config.dropout),
     }
 

@@ -16,8 +16,13 @@ from seqgen.engines.tensor_products import FusedArrayOps, as_tensor, weights_as_
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.transformer.arrays import TransformerArrays
-from seqgen.models.transformer.attention import causal_attention, repeat_heads
+from seqgen.models.transformer.attention import (
+    causal_attention,
+    repeat_heads,
+    squashed_attention,
+)
 from seqgen.models.transformer.context import AnchoredContext
+from seqgen.models.transformer.equations import causal_mask
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import position_waves
 
@@ -100,9 +105,15 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         return self.stacked(x, rotation, self.attend_within)
 
     def attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        softcap, span = self.config.attention_softcap, self.config.span(layer)
+        if softcap is not None:
+            places = torch.arange(q.shape[2], device=q.device)
+            return squashed_attention(q, k, v, causal_mask(places, places, span), softcap)
         dropout = self.config.attention_dropout if self.training else 0.0
-        return causal_attention(q, k, v, dropout, self.config.span(layer))
+        return causal_attention(q, k, v, dropout, span)
 
     def attend_to_past(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
+        if (softcap := self.config.attention_softcap) is not None:
+            return squashed_attention(q, k, v, seen, softcap)
         read = (repeat_heads(q, x) for x in (k, v))
         return F.scaled_dot_product_attention(q, *read, attn_mask=seen)

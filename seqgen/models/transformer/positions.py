@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 
 
 def position_waves(ops: Ops, config: TransformerConfig, length: int) -> Leaf:
-    """Compute the sinusoids or RoPE rotations of `length` positions, (length, ...) of float32."""
+    """Compute the sinusoids or RoPE rotations of `length` positions, (length, ...) of float32.
+
+    With `sliding_rope_theta`, the rotations of layers with a sliding window follow the others along
+    the second axis.
+    """
     if config.positions == "rope":
-        scaling = read_rope_scaling(config)
-        return rotations(ops, length, config.head_width, config.rope_theta, scaling)
+        scaling, width = read_rope_scaling(config), config.head_width
+        waves = rotations(ops, length, width, config.rope_theta, scaling)
+        if config.sliding_rope_theta is None:
+            return waves
+        return ops.along(1, waves, rotations(ops, length, width, config.sliding_rope_theta))
     return sinusoids(ops, length, config.position_width)
 
 

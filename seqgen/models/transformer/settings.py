@@ -21,6 +21,11 @@ def round_ffn_width(width: int) -> int:
     return width if width < 4 * QUANT_BLOCK else QUANT_BLOCK * round(width / QUANT_BLOCK)
 
 
+def _is_every(number: int | None, layer: int) -> bool:
+    """Check whether a layer, counted from 0, is one of every `number`."""
+    return number is not None and (layer + 1) % number == 0
+
+
 def _size(layers: int, heads: int, width: int, window: int, **least: float) -> Size:
     """Create a `Size` of a transformer, with the tokens and text that it needs at least."""
     shape = {"num_layers": layers, "num_heads": heads, "hidden_size": width, "seq_len": window}
@@ -72,7 +77,7 @@ class TransformerConfig(ModelConfig):
     )
     ffn_size: int | None = setting(
         "Width of the feed-forward layers; by default 4 times the hidden size, or 8/3"
-        " of it with swiglu, from 1,024 on rounded to a multiple of 256.",
+        " of it with swiglu and geglu, from 1,024 on rounded to a multiple of 256.",
         low=1,
         high=4 * MOST_WIDTH,
     )
@@ -84,18 +89,30 @@ class TransformerConfig(ModelConfig):
         bounds=ranges.WIDTHS,
     )
     norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "rmsnorm")
-    norm_position: Literal["pre", "post"] = setting(
-        "Normalise before each sublayer (pre) or after its residual sum (post).", "pre"
+    norm_position: Literal["pre", "post", "output", "both"] = setting(
+        "Normalise the input of each sublayer (pre), its residual sum (post), its output, as in"
+        " OLMo 2 (output), or its input and its output, as in Gemma 2 and 3 (both).",
+        "pre",
     )
-    activation: Literal["swiglu", "gelu", "gelu-exact", "relu", "silu"] = setting(
-        "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh.", "swiglu"
+    activation: Literal["swiglu", "geglu", "gelu", "gelu-exact", "relu", "silu"] = setting(
+        "Activation of the feed-forward layers; gelu is GPT-2's, by a tanh, also in geglu.",
+        "swiglu",
     )
     qk_norm: bool = shared("qk_norm", True)
+    qk_norm_whole: bool = setting(
+        "With qk_norm: normalise all queries of a token together, and all keys, as OLMo 2 does."
+    )
     scale_attention: bool = setting(
         "Divide the scores of attention by the square root of the head's width (Vaswani et al."
         " 2017, section 3.2.1); false leaves plain dot products.",
         True,
     )
+    attention_softcap: float | None = setting(
+        "Squash the scores of attention softly into -C to C, by C tanh(x / C), as in Gemma 2.",
+        above=0,
+        high=1e6,
+    )
+    logit_softcap: float | None = setting("The same of the logits.", above=0, high=1e6)
     qkv_activation: Literal["tanh", "sigmoid", "relu"] | None = setting(
         "Nonlinearity of queries, keys and values, as in q = tanh(W x); none leaves them linear."
     )
@@ -167,6 +184,20 @@ class TransformerConfig(ModelConfig):
         low=0,
         high=ranges.LAYERS.high,
     )
+    full_every: int | None = setting(
+        "With sliding_window: every N-th layer attends to all tokens, as in Gemma 2 and 3.",
+        bounds=ranges.LAYERS,
+    )
+    sliding_rope_theta: float | None = setting(
+        "With sliding_window: the base of the wavelengths in layers where it slides, without"
+        " rope_scaling, as in Gemma 3; by default rope_theta with its scaling.",
+        low=1,
+        high=1e12,
+    )
+    nope_every: int | None = setting(
+        "With positions=rope: every N-th layer knows no positions, as in SmolLM3.",
+        bounds=ranges.LAYERS,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,6 +224,12 @@ class TransformerConfig(ModelConfig):
         low, high = self.rope_low_factor, self.rope_high_factor
         yarn = self.rope_scaling == "yarn"
         require(not yarn or self.rope_theta > 1, "rope_scaling=yarn needs a rope_theta above 1")
+        kept = self.attention_softcap is None or self.attention_dropout == 0
+        require(kept, "attention_softcap needs attention_dropout=0")
+        local = self.sliding_rope_theta is None or self.sliding_window is not None
+        require(local, "sliding_rope_theta needs a sliding_window")
+        alone = self.sliding_rope_theta is None or self.positions == "rope"
+        require(alone, "sliding_rope_theta needs positions=rope")
         fits = self.rope_scaling not in ("llama3", "yarn") or low < high
         require(fits, f"rope_low_factor must be less than rope_high_factor, {high:g}, not {low:g}")
 
@@ -202,7 +239,17 @@ class TransformerConfig(ModelConfig):
 
     def span(self, layer: int) -> int | None:
         """Return a layer's attention span in tokens, itself included; None for no limit."""
-        return None if layer < self.full_layers else self.sliding_window
+        full = layer < self.full_layers or _is_every(self.full_every, layer)
+        return None if full else self.sliding_window
+
+    @property
+    def spans(self) -> set[int | None]:
+        """The distinct attention spans of all layers."""
+        return {self.span(layer) for layer in range(self.num_layers)}
+
+    def has_positions(self, layer: int) -> bool:
+        """Check whether a layer rotates queries and keys, where any does."""
+        return not _is_every(self.nope_every, layer)
 
     @property
     def embedding_width(self) -> int:
@@ -241,7 +288,7 @@ class TransformerConfig(ModelConfig):
         """Width of the feed-forward part's inner layer."""
         if self.ffn_size is not None:
             return self.ffn_size
-        if self.activation != "swiglu":
+        if self.activation not in ("swiglu", "geglu"):
             return 4 * self.hidden_size
         # Two matrices in instead of one: 8/3 H keeps the count (Shazeer 2020), in whole eights.
         return 8 * math.ceil(self.hidden_size / 3)

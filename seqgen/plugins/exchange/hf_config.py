@@ -27,6 +27,7 @@ SILENT = frozenset(
         *("summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"),
     }
 )
+GEMMAS = "gemma2", "gemma3_text"
 SWIGLU = {"silu": "swiglu", "swish": "swiglu"}
 GELUS = {
     "gelu_new": "gelu",
@@ -35,6 +36,14 @@ GELUS = {
     "gelu": "gelu-exact",
     "relu": "relu",
 }
+LAYER_KINDS = "sliding_attention", "full_attention"
+GEGLU = {"gelu_pytorch_tanh": "geglu"}
+# What Gemma has besides two normalisations around each sublayer.
+GEMMA = {"norm": "rmsnorm", "activation": "geglu", "scale_embedding": True, "bias": False}
+GEMMA |= {"qkv_bias": False, "nope_every": None, "qk_norm_whole": False, "full_layers": 0}
+GEMMA |= {"embedding_norm": False, "output_bias": False}
+# What OLMo 2 has besides what Llama has.
+OLMO2 = {"norm_position": "output", "qk_norm": True, "qk_norm_whole": True}
 WINDOW = "max_position_embeddings"
 BIASED = frozenset({"attention", "mlp"})
 # Angles are kept for so many positions times the width of a head, 64 MB.
@@ -279,6 +288,99 @@ def _llama(fields: Fields) -> dict[str, Any]:
     }
 
 
+def _smollm3(fields: Fields) -> dict[str, Any]:
+    settings, every = _llama(fields), fields.number("no_rope_layer_interval", 4)
+    layers = range(settings["num_layers"])
+    flags = fields.take("no_rope_layers", [int((layer + 1) % every != 0) for layer in layers])
+    return {**settings, "nope_every": _every(fields, "no_rope_layers", flags, (0, 1))}
+
+
+def _phi3(fields: Fields) -> dict[str, Any]:
+    fields.take(ORIGINAL)  # of "longrope", which is refused
+    return _llama(fields)
+
+
+def _every(fields: Fields, name: str, kinds: Any, of: tuple[Any, Any]) -> int | None:
+    """Read N from a list in which every N-th layer is of one kind; None if none is.
+
+    Args:
+        fields: of the model.
+        name: the field.
+        kinds: its value, a kind for each layer.
+        of: the kind of every N-th layer, and that of all others.
+
+    Raises:
+        SeqgenError: it is no such list.
+    """
+    special, other = of
+    if not isinstance(kinds, list):
+        raise fields.wrong(name)
+    every = kinds.index(special) + 1 if special in kinds else len(kinds) + 1
+    if kinds != [special if (i + 1) % every == 0 else other for i in range(len(kinds))]:
+        raise fields.wrong(name)
+    return every if every <= len(kinds) else None
+
+
+def _gemma(fields: Fields) -> dict[str, Any]:
+    third = fields.table["model_type"] == "gemma3_text"
+    usual = {"num_key_value_heads": 4, "head_dim": 256}
+    settings = {ours: fields.number(field, usual.get(field)) for field, ours in LLAMA.items()}
+    fields.take("hidden_act")  # which hidden_activation replaces
+    fields.only("attention_bias", False)
+    fields.only("use_bidirectional_attention", False)
+    if not fields.real("query_pre_attn_scalar", 256) > 0:
+        raise fields.wrong("query_pre_attn_scalar")
+    fields.take("cache_implementation")
+    every = fields.number("sliding_window_pattern", 6 if third else 2)
+    fields.take("_sliding_window_pattern")
+    layers = range(settings["num_layers"])
+    kinds = [LAYER_KINDS[(layer + 1) % every == 0] for layer in layers]
+    kinds = fields.take("layer_types", kinds)
+    softcaps = {"attn_logit_softcapping": "attention", "final_logit_softcapping": "logit"}
+    caps = {ours: fields.take(field) for field, ours in softcaps.items()}
+    if third:  # which transformers reads and does not use
+        caps["attention"] = None
+    return {
+        **settings,
+        **{f"{ours}_softcap": cap for ours, cap in caps.items()},
+        "window": _window(fields, settings["head_size"]),
+        "sliding_window": fields.number("sliding_window", 4096),
+        "full_every": _every(fields, "layer_types", kinds, LAYER_KINDS[::-1]),
+        "activation": fields.one_of("hidden_activation", GEGLU, "gelu_pytorch_tanh"),
+        "norm_eps": fields.real("rms_norm_eps", 1e-6),
+        "norm_position": "both",
+        "scale_embedding": True,
+        "tie_weights": fields.flag("tie_word_embeddings", True),
+        "qk_norm": third,
+        **(_gemma3_rope(fields) if third else _rope(fields)),
+    }
+
+
+def _gemma3_rope(fields: Fields) -> dict[str, Any]:
+    """Read the rotations of layers with full attention, and of those with a sliding window."""
+    table, own = dict(fields.table), fields.take("rope_parameters", {})
+    local = fields.real("rope_local_base_freq", 10000.0)
+    if own:
+        if not (isinstance(own, dict) and all(isinstance(x, dict) for x in own.values())):
+            raise fields.wrong("rope_parameters")
+        sliding = Fields(own.get("sliding_attention", {}), f"{fields.name}: rope_parameters")
+        sliding.only("rope_type", "default")
+        local = sliding.real("rope_theta", local)
+        sliding.finish()
+        table["rope_parameters"] = own.get("full_attention")
+    table.setdefault("rope_theta", 1e6)
+    whole = Fields(table, fields.name, called=fields.called)
+    settings = _rope(whole)
+    fields.taken |= {"rope_theta", "rope_scaling"}
+    return {**settings, "sliding_rope_theta": local}
+
+
+def query_factor(table: Mapping[str, Any], config: TransformerConfig) -> float:
+    """Compute the factor of Gemma's queries, by which its scores are divided differently."""
+    gemma = table["model_type"] in GEMMAS
+    return math.sqrt(config.head_width / table.get("query_pre_attn_scalar", 256)) if gemma else 1.0
+
+
 # What reads each kind of model.
 READERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "gpt2": _gpt2,
@@ -286,6 +388,10 @@ READERS: dict[str, Callable[[Fields], dict[str, Any]]] = {
     "mistral": _llama,
     "qwen2": lambda fields: {**_llama(fields), "qkv_bias": True},
     "qwen3": lambda fields: {**_llama(fields), "qk_norm": True},
+    "smollm3": _smollm3,
+    "phi3": _phi3,
+    "olmo2": lambda fields: {**_llama(fields), **OLMO2},
+    **dict.fromkeys(GEMMAS, _gemma),
 }
 
 
@@ -298,13 +404,12 @@ def _window(fields: Fields, head_size: int) -> int:
 def _sliding(fields: Fields, layers: int) -> dict[str, Any]:
     """Read the sliding window, and how many layers below it use full attention."""
     sliding, kinds = fields.take("sliding_window"), fields.take("layer_types")
-    mistral = fields.table.get("model_type") == "mistral"
+    mistral = fields.table.get("model_type") in ("mistral", "phi3")
     first = fields.take("max_window_layers", 0 if mistral else 28)
     used = fields.flag("use_sliding_window", mistral)
     if kinds is not None:
-        known = ("full_attention", "sliding_attention")
         whole = isinstance(kinds, list) and len(kinds) == layers
-        if not whole or any(kind not in known for kind in kinds):
+        if not whole or any(kind not in LAYER_KINDS for kind in kinds):
             raise fields.wrong("layer_types")
         first = kinds.index("sliding_attention") if "sliding_attention" in kinds else layers
         if "full_attention" in kinds[first:]:
@@ -373,9 +478,18 @@ def write(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
     """
     if config.positions != "learned":
         require_settings(config, {"positions": "rope"}, name)
-    foreign = {"norm_position": "pre", "scale_embedding": False}
-    foreign |= {"scale_attention": True, "qkv_activation": None, "position_size": None}
-    foreign["dense"] = False
+    foreign: dict[str, Any] = {"scale_attention": True, "qkv_activation": None}
+    foreign |= {"position_size": None, "dense": False}
+    if config.norm_position == "both":
+        require_settings(config, {**foreign, **GEMMA}, name, "norm_position=both and ")
+        return _as_gemma(config, name)
+    foreign |= {"scale_embedding": False, "attention_softcap": None, "logit_softcap": None}
+    foreign |= {"full_every": None, "sliding_rope_theta": None}
+    if config.norm_position == "output":
+        required = {**foreign, **OLMO2, "nope_every": None, "sliding_window": None}
+        require_settings(config, required, name, "norm_position=output and ")
+    else:
+        foreign |= {"norm_position": "pre", "qk_norm_whole": False}
     require_settings(config, {**foreign, "embedding_norm": False, "output_bias": False}, name)
     shared = {"vocab_size": config.vocab_size, "tie_word_embeddings": config.tie_weights}
     if config.positions == "learned":
@@ -431,11 +545,17 @@ def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]
     required = {"norm": "rmsnorm", "activation": "swiglu"}
     require_settings(config, required, name)
     family, title = "llama", "Llama"
-    if config.qk_norm:
+    if config.norm_position == "output":
+        family, title = "olmo2", "Olmo2"
+    elif config.nope_every is not None:
+        family, title = "smollm3", "SmolLM3"
+        required = {"qk_norm": False, "qkv_bias": False, "sliding_window": None}
+        require_settings(config, required, name, "nope_every and ")
+    elif config.qk_norm:
         family, title = "qwen3", "Qwen3"
     elif config.qkv_bias and not config.bias:
         family, title = "qwen2", "Qwen2"
-    if config.qk_norm and (config.bias or config.qkv_bias):
+    if config.qk_norm and (config.bias or config.qkv_bias) and family != "olmo2":
         raise _no_family(name, "both qk_norm=true and biases")
     sliding: dict[str, Any] = {}
     if config.span(config.num_layers - 1) is not None:
@@ -445,11 +565,7 @@ def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]
             family, title = "mistral", "Mistral"
         else:
             sliding |= {"use_sliding_window": True, "max_window_layers": config.full_layers}
-    rope: dict[str, Any] = {"rope_type": config.rope_scaling or "default"}
-    if config.rope_scaling is not None:
-        rope["factor"] = config.rope_factor
-        extra = SCALINGS[config.rope_scaling].items()
-        rope |= {field: getattr(config, ours) for field, (ours, _) in extra}
+    rope = _rope_fields(config)
     fields = {
         **sliding,
         "architectures": [f"{title}ForCausalLM"],
@@ -461,6 +577,58 @@ def _as_llama(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]
         "rope_scaling": rope if config.rope_scaling else None,
         "rope_parameters": {**rope, "rope_theta": config.rope_theta},
     }
-    if family == "llama":
+    if family in ("llama", "smollm3"):
         fields |= {"attention_bias": config.bias, "mlp_bias": config.bias}
+    if family == "smollm3":
+        layers = range(config.num_layers)
+        fields["no_rope_layers"] = [int(config.has_positions(layer)) for layer in layers]
+        fields["use_sliding_window"] = False
+    if family == "olmo2":
+        require_settings(
+            config, {"bias": False, "qkv_bias": False}, name, "norm_position=output and "
+        )
     return family, fields
+
+
+def _as_gemma(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]]:
+    family = "gemma3_text" if config.qk_norm else "gemma2"
+    beside = "norm_position=both and "
+    third = {"attention_softcap": None} if config.qk_norm else {"sliding_rope_theta": None}
+    require_settings(config, third, name, f"{beside}qk_norm={str(config.qk_norm).lower()} and ")
+    if config.sliding_window is None:
+        raise _no_family(name, f"{beside}no sliding_window")
+    layers = [LAYER_KINDS[config.span(layer) is None] for layer in range(config.num_layers)]
+    rope, theta = _rope_fields(config), config.sliding_rope_theta
+    fields: dict[str, Any] = {
+        "model_type": family,
+        "architectures": ["Gemma3ForCausalLM" if config.qk_norm else "Gemma2ForCausalLM"],
+        "vocab_size": config.vocab_size,
+        "tie_word_embeddings": config.tie_weights,
+        **_written(config, LLAMA),
+        "max_position_embeddings": config.window,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "rms_norm_eps": config.norm_eps,
+        "query_pre_attn_scalar": config.head_width,
+        "attn_logit_softcapping": config.attention_softcap,
+        "final_logit_softcapping": config.logit_softcap,
+        "sliding_window": config.sliding_window,
+        "layer_types": layers,
+        "rope_parameters": {**rope, "rope_theta": config.rope_theta},
+    }
+    if config.qk_norm:
+        local = config.rope_theta if theta is None else theta
+        require_settings(config, {"rope_scaling": None} if theta is None else {}, name, beside)
+        sliding = {"rope_type": "default", "rope_theta": local}
+        whole = fields["rope_parameters"]
+        fields["rope_parameters"] = {"full_attention": whole, "sliding_attention": sliding}
+    return family, fields
+
+
+def _rope_fields(config: TransformerConfig) -> dict[str, Any]:
+    """List the fields of RoPE's scaling."""
+    rope: dict[str, Any] = {"rope_type": config.rope_scaling or "default"}
+    if config.rope_scaling is not None:
+        rope["factor"] = config.rope_factor
+        extra = SCALINGS[config.rope_scaling].items()
+        rope |= {field: getattr(config, ours) for field, (ours, _) in extra}
+    return rope

@@ -53,13 +53,27 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     with contextlib.ExitStack() as held:
         tensors = Tensors(shards_of(path), held)
         tensors.rename("transformer." if family == "gpt2" else "model.")
-        parts = list(parts_of(names_of(family), config, biased))
+        plus = float(family in hf_config.GEMMAS)
+        parts = list(parts_of(names_of(family), config, biased, plus))
         tensors.check(parts, {"lm_head.weight"} if config.tie_weights else ())
         tokenizer, framing = hf_tokenizer.read(path, config.vocab_size)
-        model, stored = as_stored(config, {part.ours: tensors.read(part) for part in parts})
+        read = {part.ours: tensors.read(part) for part in parts}
+        _scale_queries(config, read, hf_config.query_factor(table, config))
+        model, stored = as_stored(config, read)
     data = DataConfig(tokenizer=tokenizer.kind, val="none")
     facts = {"family": family, **_chat_facts(path)}
     return ImportedModel("transformer", model, tokenizer, data, framing, facts, tensors=stored)
+
+
+def _scale_queries(config: TransformerConfig, tensors: dict[str, Tensor], factor: float) -> None:
+    """Multiply all queries by a factor, in their normalisations or their maps."""
+    for layer in range(config.num_layers) if factor != 1 else ():
+        name = f"blocks.{layer}.attention.query_key_value.weight"
+        rows = config.qkv_widths[0]
+        if config.qk_norm:
+            name, rows = f"blocks.{layer}.attention.query_norm.weight", None
+        tensors[name] = tensors[name].float()
+        tensors[name][:rows] *= factor
 
 
 def _chat_facts(path: Path) -> dict[str, Any]:
@@ -143,7 +157,8 @@ def _parts_of_decoder(exported: ModelToExport) -> Parts:
     family, table = hf_config.write(config, name)
     table |= {"mlp_bias": False} if "mlp" not in biased else {}
     tokenizers = hf_tokenizer.files_of(exported.tokenizer, exported.framing, name)
-    parts = parts_of(names_of(family), config, biased)
+    plus = float(family in hf_config.GEMMAS)
+    parts = parts_of(names_of(family), config, biased, plus)
     return table, tokenizers, theirs_of(list(parts), own)
 
 

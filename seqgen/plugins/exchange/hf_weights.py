@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from seqgen.models.seq2seq.arrays import Seq2SeqTransformerArrays
 from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.arrays import TransformerArrays
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.plugins.exchange.hf_config import BIASED, read_table
+from seqgen.plugins.exchange.hf_config import BIASED, GEMMAS, read_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,6 +43,7 @@ class TensorPart:
         stream: the axes of ours along the residual stream, if the numbers of that lie there in
             the order of `halves`.
         row: theirs has a first axis of length one.
+        plus: what ours is larger by, as the gains of Gemma's normalisations are.
     """
 
     ours: str
@@ -51,6 +52,7 @@ class TensorPart:
     skipped: int = 0
     stream: tuple[int, ...] = ()
     row: bool = False
+    plus: float = 0.0
 
 
 def halves(size: int) -> list[int]:
@@ -65,27 +67,29 @@ def halves(size: int) -> list[int]:
 # What ours are called in each kind of file. The names inside a block come after the block's own;
 # "," and "[qkv]" stand for several that lie in one of ours, and {} for encoder or decoder.
 NAMES = """
-ours                      gpt2             llama                      pairs
-embedding                 transformer.wte  model.embed_tokens         model.{}.embed_tokens
-inputs                    -                -                          model.{}.embed_tokens
-position_embedding        transformer.wpe  -                          model.{}.embed_positions
-embedding_norm            -                -                          model.{}.layernorm_embedding
-blocks                    transformer.h    model.layers               model.{}.layers
-attention_norm            ln_1             input_layernorm            self_attn_layer_norm
-attention.query_key_value attn.c_attn      self_attn.[qkv]_proj       self_attn.[qkv]_proj
-attention.output          attn.c_proj      self_attn.o_proj           self_attn.out_proj
-attention.query_norm      -                self_attn.q_norm           -
-attention.key_norm        -                self_attn.k_norm           -
-cross_norm                -                -                          encoder_attn_layer_norm
-cross.query               -                -                          encoder_attn.q_proj
-cross.key_value           -                -                          encoder_attn.[kv]_proj
-cross.output              -                -                          encoder_attn.out_proj
-feed_forward_norm         ln_2             post_attention_layernorm   final_layer_norm
-feed_forward.inner        mlp.c_fc         mlp.gate_proj,mlp.up_proj  fc1
-feed_forward.output       mlp.c_proj       mlp.down_proj              fc2
-final_norm                transformer.ln_f model.norm                 model.{}.layer_norm
-head                      lm_head          lm_head                    lm_head
-"""
+ours                      gpt2             llama                      gemma                      pairs
+embedding                 transformer.wte  model.embed_tokens         model.embed_tokens         model.{}.embed_tokens
+inputs                    -                -                          -                          model.{}.embed_tokens
+position_embedding        transformer.wpe  -                          -                          model.{}.embed_positions
+embedding_norm            -                -                          -                          model.{}.layernorm_embedding
+blocks                    transformer.h    model.layers               model.layers               model.{}.layers
+attention_norm            ln_1             input_layernorm            input_layernorm            self_attn_layer_norm
+attention.query_key_value attn.c_attn      self_attn.[qkv]_proj       self_attn.[qkv]_proj       self_attn.[qkv]_proj
+attention.output          attn.c_proj      self_attn.o_proj           self_attn.o_proj           self_attn.out_proj
+attention.query_norm      -                self_attn.q_norm           self_attn.q_norm           -
+attention.key_norm        -                self_attn.k_norm           self_attn.k_norm           -
+attention_output_norm     -                -                          post_attention_layernorm   -
+cross_norm                -                -                          -                          encoder_attn_layer_norm
+cross.query               -                -                          -                          encoder_attn.q_proj
+cross.key_value           -                -                          -                          encoder_attn.[kv]_proj
+cross.output              -                -                          -                          encoder_attn.out_proj
+feed_forward_norm         ln_2             post_attention_layernorm   pre_feedforward_layernorm  final_layer_norm
+feed_forward.inner        mlp.c_fc         mlp.gate_proj,mlp.up_proj  mlp.gate_proj,mlp.up_proj  fc1
+feed_forward.output       mlp.c_proj       mlp.down_proj              mlp.down_proj              fc2
+feed_forward_output_norm  -                -                          post_feedforward_layernorm -
+final_norm                transformer.ln_f model.norm                 model.norm                 model.{}.layer_norm
+head                      lm_head          lm_head                    lm_head                    lm_head
+"""  # noqa: E501
 # A tensor of ours: its side, the number of its block, its name, and what it is there.
 OURS = re.compile(r"(?:(encoder)\.)?(?:blocks\.(\d+)\.)?(.+)\.(weight|bias)")
 Names = Mapping[str, Sequence[str]]
@@ -106,6 +110,12 @@ def _listed(cell: str) -> list[str]:
 
 
 COLUMNS = columns_of(NAMES)
+# Phi-3 has one matrix for queries, keys and values, and one for gate and up, as ours are.
+COLUMNS["phi3"] = COLUMNS["llama"] | {
+    "attention.query_key_value": ["self_attn.qkv_proj"],
+    "feed_forward.inner": ["mlp.gate_up_proj"],
+}
+COLUMNS |= dict.fromkeys(("olmo2", *GEMMAS), COLUMNS["gemma"])
 
 
 def names_of(family: str) -> Names:
@@ -114,7 +124,10 @@ def names_of(family: str) -> Names:
 
 
 def parts_of(
-    names: Names, config: TransformerConfig, biased: Collection[str] = BIASED
+    names: Names,
+    config: TransformerConfig,
+    biased: Collection[str] = BIASED,
+    norms_plus: float = 0.0,
 ) -> Iterator[TensorPart]:
     """Yield the tensors of a decoder with their Hugging Face names, in order.
 
@@ -122,6 +135,7 @@ def parts_of(
         names: what ours are called.
         config: of our model.
         biased: which parts of a model with biases have them there; ours are zeros elsewhere.
+        norms_plus: what our gains of normalisations are larger by.
     """
     pair = isinstance(config, Seq2SeqTransformerConfig)
     shapes = (Seq2SeqTransformerArrays if pair else TransformerArrays).shapes(config)
@@ -137,7 +151,9 @@ def parts_of(
         elif there and not shared.get(ours):
             before = "" if layer is None else f"{names['blocks'][0]}.{layer}."
             theirs = [(before + name).format(side or "decoder") for name in names[inner]]
-            yield _part(ours, [f"{name}.{kind}" for name in theirs], shape, names, config)
+            part = _part(ours, [f"{name}.{kind}" for name in theirs], shape, names, config)
+            is_gain = inner.endswith("norm") and kind == "weight"
+            yield replace(part, plus=norms_plus) if is_gain else part
 
 
 def _part(
@@ -258,6 +274,7 @@ class Tensors:
         whole = whole[0] if part.row else whole
         for axis in part.stream:
             whole = whole.index_select(axis, torch.tensor(halves(whole.shape[axis])))
+        whole = whole.float() + part.plus if part.plus else whole
         return (whole.float() if whole.dtype == torch.float64 else whole).contiguous()
 
 
@@ -297,7 +314,7 @@ def theirs_of(parts: list[TensorPart], tensors: Mapping[str, Tensor]) -> dict[st
 
     named: dict[str, Tensor] = {}
     for part in parts:
-        whole = tensors[part.ours]
+        whole = tensors[part.ours] - part.plus if part.plus else tensors[part.ours]
         for axis in part.stream:
             order = whole.new_tensor(halves(whole.shape[axis]), dtype=int)
             whole = whole.index_select(axis, order.argsort())

@@ -8,7 +8,7 @@ import io
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,11 @@ from seqgen.files import json_bytes
 from seqgen.models.base import LanguageModel
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.state import State
-from seqgen.models.transformer.attention import full_attention, repeat_heads
+from seqgen.models.transformer.attention import (
+    full_attention,
+    repeat_heads,
+    squashed_attention,
+)
 from seqgen.models.transformer.equations import Attend, causal_mask
 from seqgen.models.transformer.model import Transformer
 from seqgen.packages import require_packages
@@ -32,6 +36,8 @@ from seqgen.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
+
+    from seqgen.models.transformer.settings import TransformerConfig
 
 
 # What a graph is traced with: any sizes, all different, and none of them 1, which broadcasts.
@@ -90,26 +96,25 @@ class Caching:
     Args:
         past: see above.
         positions: of the call's tokens, (T).
-        span: see `TransformerConfig.span`.
+        config: of the model.
     """
 
     def __init__(
-        self,
-        past: Sequence[Tensor],
-        positions: Tensor,
-        span: Callable[[int], int | None],
+        self, past: Sequence[Tensor], positions: Tensor, config: TransformerConfig
     ) -> None:
         self.past = list(zip(past[::2], past[1::2], strict=True))
-        self.span, self.positions = span, positions
+        self.config, self.positions = config, positions
         self.present: list[Tensor] = []
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         pairs = zip(self.past[layer], (k, v), strict=True)
         present = [torch.cat([before, now], 2) for before, now in pairs]
         self.present += present
+        places = torch.arange(present[0].shape[2])
+        there = causal_mask(self.positions, places, self.config.span(layer))
+        if (softcap := self.config.attention_softcap) is not None:
+            return squashed_attention(q, *present, there, softcap)
         keys, values = (repeat_heads(q, x) for x in present)
-        places = torch.arange(keys.shape[2])
-        there = causal_mask(self.positions, places, self.span(layer))
         return F.scaled_dot_product_attention(q, keys, values, attn_mask=there)
 
 
@@ -153,11 +158,11 @@ class CachedStep(nn.Module):
         lengths, count = rest[0], 2 * len(self.model.blocks)
         source, past = rest[1 : 1 + count], rest[-count:]
         positions = torch.arange(tokens.shape[1]) + past[0].shape[2]
-        attend = caching = Caching(past, positions, self.model.config.span)
+        attend = caching = Caching(past, positions, self.model.config)
         if self.reads_source:
             attend = SourceReading(caching, source, there_of(lengths, source[0].shape[2]))
         features = self.model.features_at(tokens, positions, attend)
-        return self.model.head(features), *caching.present
+        return self.model.logits(features, tokens, None), *caching.present
 
 
 class Whole(nn.Module):
@@ -199,7 +204,7 @@ class WholePair(nn.Module):
         memory, there = self.encoding(source, lengths), there_of(lengths, source.shape[1])
         positions = torch.arange(tokens.shape[1])
         empty = [x[:, :, :0] for x in memory]
-        reading = SourceReading(Caching(empty, positions, self.model.config.span), memory, there)
+        reading = SourceReading(Caching(empty, positions, self.model.config), memory, there)
         return self.model.head(self.model.features_at(tokens, positions, reading))
 
 

@@ -122,7 +122,8 @@ def weights_of(model: AttendingModel, layer: int, q: Leaf, k: Leaf) -> Leaf:
 
     Keys may have fewer heads than queries.
     """
-    return softmax_weights(q, _for_each(q, k), _seen(model, layer, q))
+    softcap = model.config.attention_softcap
+    return softmax_weights(q, _for_each(q, k), _seen(model, layer, q), softcap)
 
 
 def uniform_entropy(model: AttendingModel, layer: int, q: Leaf) -> float:

@@ -100,6 +100,12 @@ class EncoderOnlyConfig(TransformerConfig):
     source_features: ClassVar[None] = None
     sliding_window: ClassVar[None] = None
     full_layers: ClassVar[int] = 0
+    full_every: ClassVar[None] = None
+    nope_every: ClassVar[None] = None
+    sliding_rope_theta: ClassVar[None] = None
+    attention_softcap: ClassVar[None] = None
+    logit_softcap: ClassVar[None] = None
+    qk_norm_whole: ClassVar[bool] = False
 
     @property
     def source_window(self) -> int:
