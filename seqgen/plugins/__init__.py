@@ -5,7 +5,6 @@
 # versions do not name their plugin.
 BROUGHT = {
     "exchange": ("huggingface", "marian", "sentencepiece"),
-    "hawk": ("hawk",),
     "hmm": ("hmm",),
     "hopfield": ("hopfield",),
     "labels": (
@@ -33,6 +32,7 @@ BROUGHT = {
         "minlstm",
         "jordan",
         "grid",
+        "hawk",
     ),
     "vectors": ("glove", "word2vec"),
     "window": ("window",),

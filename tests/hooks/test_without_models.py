@@ -161,21 +161,6 @@ def test_without_hmm(ran):
 
 
 @pytest.mark.slow
-def test_without_hawk(ran):
-    helped, shown, *others = ran(
-        "hawk",
-        "--help",
-        f"models show {MODELS}/hawk",
-        f"train words.txt --model hawk {QUICK}",
-        f"sample -m {MODELS}/hawk",
-        f"perplexity words.txt -m {MODELS}/hawk",
-    )
-    assert helped[0] == shown[0] == 0
-    assert "hawk" in shown[1]
-    refused(others, "hawk")
-
-
-@pytest.mark.slow
 def test_without_more_cells(ran):
     helped, trained, *others = ran(
         "more_cells",
@@ -184,6 +169,8 @@ def test_without_more_cells(ran):
         *(f"train words.txt --model {name} {QUICK}" for name in ("mgu", "mut1", "rhn", "grid")),
         f"train pairs.tsv --model seq2seq --set cell=nas {QUICK}",
         f"sample -m {MODELS}/mut2",
+        f"train words.txt --model hawk {QUICK}",
+        f"perplexity words.txt -m {MODELS}/hawk",
         f"perplexity words.txt -m {MODELS}/grid",
     )
     assert helped[0] == trained[0] == 0

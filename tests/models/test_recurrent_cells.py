@@ -7,12 +7,11 @@ import pytest
 import torch
 from architectures import RECURRENT
 from helpers_cli import known_architectures
-from paper_cells import EXACT, B, H, PaperCells, T, V, blocks, sigma
+from paper_cells import B, H, PaperCells, T, V, blocks, sigma
 
 from seqgen import registry
 from seqgen.errors import UsageError
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
-from seqgen.models.recurrent.scan import linear_scan
 
 CASES = PaperCells()
 paper = CASES.paper
@@ -150,21 +149,6 @@ def test_tied_weights_need_embeddings_of_the_projections_width():
     with pytest.raises(UsageError, match="tie_weights needs embedding_size=3"):
         LSTMConfig(vocab_size=V, hidden_size=H, projection=3, tie_weights=True)
     LSTMConfig(vocab_size=V, hidden_size=H, projection=3, tie_weights=True, embedding_size=3)
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 10, 16, 17])
-def test_a_scan_is_its_recurrence_and_so_are_its_gradients(length):
-    torch.manual_seed(length)
-    a, b = torch.randn(2, length, B, H, dtype=torch.float64).requires_grad_().unbind(0)
-    first = torch.randn(B, H, dtype=torch.float64, requires_grad=True)
-    wanted, h = [], first
-    for a_t, b_t in zip(a, b, strict=True):
-        h = a_t * h + b_t
-        wanted.append(h)
-    got, wanted = linear_scan(a, b, first), torch.stack(wanted)
-    torch.testing.assert_close(got, wanted, **EXACT)
-    grads = [torch.autograd.grad(y.sin().sum(), (a, b, first)) for y in (got, wanted)]
-    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
 
 
 def test_a_cell_that_there_is_not_is_named_among_recurrent_architectures_only():

@@ -1,4 +1,4 @@
-"""More recurrent cells than Elman's network, the GRU and the LSTM: a file for each equation."""
+"""More recurrent networks than Elman's, the GRU and the LSTM: a file for each cell, and Hawk."""
 
 from __future__ import annotations
 

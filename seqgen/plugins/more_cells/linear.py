@@ -41,7 +41,7 @@ class LinearEquation(Equation):
 
         from seqgen.engines.tensor_ops import TensorOps
         from seqgen.models.recurrent.linear_maps import tensor_maps
-        from seqgen.models.recurrent.scan import linear_scan
+        from seqgen.plugins.more_cells.scan import linear_scan
 
         from_input = cell.read_input(x.transpose(0, 1))  # (T, B, G H)
         wide = from_input.to(torch.promote_types(from_input.dtype, torch.float32))

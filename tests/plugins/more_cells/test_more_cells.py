@@ -10,6 +10,7 @@ from paper_cells import EXACT, B, H, PaperCells, T, blocks, sigma
 
 from seqgen import hooks, registry
 from seqgen.errors import UsageError
+from seqgen.plugins.more_cells.scan import linear_scan
 
 CASES = PaperCells()
 paper = CASES.paper
@@ -220,3 +221,18 @@ def test_jordans_layers_have_one_width_that_of_the_head():
         Case("jordan", "wide", {"last_size": 5}).config()
     logits, _ = Case("jordan", "wide", {"last_size": 5, "num_layers": 1}).build()(ids(2, 3))
     assert logits.shape == (2, 3, VOCAB)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 10, 16, 17])
+def test_a_scan_is_its_recurrence_and_so_are_its_gradients(length):
+    torch.manual_seed(length)
+    a, b = torch.randn(2, length, B, H, dtype=torch.float64).requires_grad_().unbind(0)
+    first = torch.randn(B, H, dtype=torch.float64, requires_grad=True)
+    wanted, h = [], first
+    for a_t, b_t in zip(a, b, strict=True):
+        h = a_t * h + b_t
+        wanted.append(h)
+    got, wanted = linear_scan(a, b, first), torch.stack(wanted)
+    torch.testing.assert_close(got, wanted, **EXACT)
+    grads = [torch.autograd.grad(y.sin().sum(), (a, b, first)) for y in (got, wanted)]
+    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)

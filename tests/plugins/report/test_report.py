@@ -259,7 +259,7 @@ KINDS = {
               "--steps", "1", "--seed", "1", "--quiet"),
     "mixed": ("mix", "net", "grams", "--name", "mixed", "--weights", "0.5,0.5", "--quiet"),
 }  # fmt: skip
-for name, plugin in (("hawk", "hawk"), ("jordan", "more_cells"), ("window", "window")):
+for name, plugin in (("hawk", "more_cells"), ("jordan", "more_cells"), ("window", "window")):
     if not has_plugin(plugin):
         del KINDS[name]
 

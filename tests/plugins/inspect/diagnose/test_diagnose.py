@@ -439,7 +439,7 @@ def test_there_is_no_bound_where_more_than_a_product_of_slopes_acts(settings):
     assert {each.bound for each in gradients_by_distance(model, tokens, targets)} == {None}
 
 
-@needs("hawk")
+@needs("more_cells")
 def test_gradients_at_a_block_of_hawk_are_those_of_its_output():
     """Layer 0 puts out a tuple, of which its state is no part of what the next layer reads."""
     model, (tokens, targets) = Case("hawk", "default", {}).loud(), text_of()

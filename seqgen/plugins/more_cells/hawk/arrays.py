@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqgen.models.arrays import NeuralArrays
-from seqgen.plugins.hawk.equations import HawkStack
+from seqgen.plugins.more_cells.hawk.equations import HawkStack
 
 
 class HawkArrays(HawkStack, NeuralArrays):

@@ -11,9 +11,9 @@ from architectures import Case, ids
 
 from seqgen.engines.parts import NestedPart
 from seqgen.errors import UsageError
-from seqgen.plugins.hawk.equations import DECAYS, LEAST, RGLRU
-from seqgen.plugins.hawk.model import Hawk
-from seqgen.plugins.hawk.settings import HawkConfig
+from seqgen.plugins.more_cells.hawk.equations import DECAYS, LEAST, RGLRU
+from seqgen.plugins.more_cells.hawk.model import Hawk
+from seqgen.plugins.more_cells.hawk.settings import HawkConfig
 
 
 def sigmoid(x):

@@ -24,7 +24,7 @@ from seqgen.models.state import State
 from seqgen.models.transformer.equations import FeedForward
 
 if TYPE_CHECKING:
-    from seqgen.plugins.hawk.settings import HawkConfig
+    from seqgen.plugins.more_cells.hawk.settings import HawkConfig
 
 # Of the feed-forward layers (Shazeer 2020), and of the norms.
 ACTIVATION, EPS = "geglu", 1e-5
@@ -162,7 +162,7 @@ class HawkStack(HiddenStateModel):
 def linear_recurrence(a: Leaf, b: Leaf, h: Leaf) -> Leaf:
     """Compute every h_t = a_t * h_{t-1} + b_t (T, B, D) from the initial h (B, D)."""
     if not isinstance(b, np.ndarray):
-        from seqgen.models.recurrent.scan import linear_scan
+        from seqgen.plugins.more_cells.scan import linear_scan
 
         return linear_scan(a, b, h)
     states = np.empty_like(b)

@@ -9,9 +9,9 @@ from torch import nn
 from seqgen.engines.choice import MOST_ROWS_OF_NUMPY
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
-from seqgen.plugins.hawk.arrays import HawkArrays
-from seqgen.plugins.hawk.equations import HawkStack, Recurrence
-from seqgen.plugins.hawk.settings import HawkConfig
+from seqgen.plugins.more_cells.hawk.arrays import HawkArrays
+from seqgen.plugins.more_cells.hawk.equations import HawkStack, Recurrence
+from seqgen.plugins.more_cells.hawk.settings import HawkConfig
 
 
 class Hawk(HawkStack, ArraySteps, NeuralLanguageModel):
