@@ -43,6 +43,21 @@ def reporting_os_errors(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def reporting_unreadable(path: object) -> Iterator[None]:
+    """Turn an OSError about a file to be read into a one-line SeqgenError.
+
+    Raises:
+        SeqgenError: in the place of an OSError.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise SeqgenError(f"there is no file {path}") from None
+    except OSError as error:
+        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
 def telling_if_interrupted(saved: str) -> Iterator[None]:
     """Turn a KeyboardInterrupt into one line that says what is saved.
 

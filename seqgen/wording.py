@@ -31,7 +31,8 @@ def format_settings(settings: Mapping[str, Any]) -> str:
 
 
 def first_names(names: Sequence[str], most: int = 20) -> str:
-    """List at most `most` names and the number of the rest: "A, B, C and 1,234 more"."""
+    """List about `most` names and the number of the rest, from 2 on: "A, B and 1,234 more"."""
+    most += len(names) == most + 1
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 

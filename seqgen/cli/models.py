@@ -202,7 +202,7 @@ def remove(removed: ModelsToRemove, out: Output) -> None:
     """Delete trained models. Files that seqgen did not write are never deleted."""
     chosen = {store.check_removable(model): model for model in map(store.find, removed.names)}
     if dependents := store.dependent_models(chosen.values()):
-        out.notice(f"{first_names(dependents)} cannot be used without what is removed")
+        out.notice(f"this breaks what is made of it: {first_names(dependents)}")
     confirm_deleting(chosen, removed.yes)
     for place, model in chosen.items():
         store.remove(model)

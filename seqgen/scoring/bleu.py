@@ -58,8 +58,8 @@ def read_texts(
             raise SeqgenError(f"{name} has no line: there is nothing to score")
         if len(file_lines) != count:
             raise SeqgenError(
-                f"{first} has {plural(count, 'line')} and {name} {len(file_lines):,}: line n is "
-                "scored against line n, so all files need as many"
+                f"{first} has {plural(count, 'line')} and {name} has {len(file_lines):,}: line n "
+                "is scored against line n, so all files must have the same number of lines"
             )
     return ComparedTexts(read[0], list(read[1].values()))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, UsageError, did_you_mean, first_line
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_unreadable
 from seqgen.files import parse_json, parse_toml
 from seqgen.settings.model import ModelConfig
 from seqgen.settings.other_tools import settings_elsewhere
@@ -82,11 +82,10 @@ def read_config(path: Path) -> dict[str, Any]:
         SeqgenError: the file is missing or is not TOML or JSON.
     """
     try:
-        raw = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeqgenError(
-            f"{path} cannot be read as a configuration: {first_line(error)}"
-        ) from None
+        with reporting_unreadable(path):
+            raw = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SeqgenError(f"{path} cannot be read as a configuration: {error}") from None
     try:
         settings = parse_json(raw) if path.suffix == ".json" else parse_toml(raw)
     except ValueError as error:

@@ -19,6 +19,7 @@ from seqgen.store.finding import (
     find_all,
     find_parts,
     is_free,
+    is_stored,
     list_models,
     now,
     origins_of,

@@ -90,6 +90,12 @@ def is_free(name: str) -> bool:
     return not os.path.lexists(place) or (is_model(place) and is_empty_model(place))
 
 
+def is_stored(name: str) -> bool:
+    """Check whether a text is the exact name of a stored model."""
+    named = len(name) <= LONGEST_NAME and NAME.fullmatch(name) is not None
+    return named and is_model(models_folder() / name)
+
+
 def list_models() -> list[StoredModel]:
     """List all loadable models, the latest written first."""
     restore_all()

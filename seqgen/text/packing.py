@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from seqgen.errors import SeqgenError
+from seqgen.errors import SeqgenError, reporting_unreadable
 from seqgen.files import replacing
 from seqgen.limits import byte_lines
 
@@ -23,16 +23,15 @@ def open_packed(path: Path) -> Iterator[Iterable[bytes]]:
         SeqgenError: it cannot be read, or a line is longer than `limits.max_line_bytes`.
     """
     try:
-        with path.open("rb") as file:
+        with reporting_unreadable(path), path.open("rb") as file:
             packed = file.peek(2)[:2] == GZIP  # a pipe cannot be wound back
             if packed:
                 with gzip.open(file) as unpacked:
                     yield byte_lines(unpacked, str(path))
             else:
                 yield byte_lines(file, str(path))
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SeqgenError(f"{path} cannot be read: {reason}") from None
+    except (EOFError, zlib.error) as error:
+        raise SeqgenError(f"{path} cannot be read: {error}") from None
 
 
 def write_packed(path: Path, chunks: Iterable[bytes]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, Literal
 
 from seqgen import hooks
-from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
+from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
 from seqgen.hooks import InstalledPlugin
 from seqgen.limits import whole_lines
 from seqgen.packages import require_packages
@@ -398,7 +398,7 @@ def decode_file(path: Path, as_text: bool = False) -> Generator[str, None, str |
     Raises:
         SeqgenError: the file cannot be read, or has bytes that are not UTF-8 (says where).
     """
-    with reporting_os_errors(f"{path} cannot be read"):
+    with reporting_unreadable(path):
         if (reader := document_reader(path, as_text)) is not None:
             return (yield from read_document(path, *reader))
         try:

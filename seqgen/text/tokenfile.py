@@ -30,7 +30,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, first_line, reporting_os_errors
+from seqgen.errors import SeqgenError, first_line, reporting_unreadable
 from seqgen.files import begins_with, parse_json, require_regular
 from seqgen.settings.data import DOCUMENTS, Documents
 from seqgen.settings.setting import shorten
@@ -170,7 +170,7 @@ def _reading(path: Path) -> Iterator[tuple[IO[bytes], dict[str, Any]]]:
     Raises:
         SeqgenError: it cannot be read, or is damaged.
     """
-    with reporting_os_errors(f"{path} cannot be read"), require_regular(path).open("rb") as file:
+    with reporting_unreadable(path), require_regular(path).open("rb") as file:
         try:
             yield file, _read_table(file, path)
         except (KeyError, TypeError, ValueError) as error:

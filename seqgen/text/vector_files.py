@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, first_line, reporting_os_errors
+from seqgen.errors import SeqgenError, first_line, reporting_unreadable
 from seqgen.files import require_regular, tensor_header
 from seqgen.mapped_tensors import mapped_tensors
 from seqgen.settings.data import VECTOR_FILES
@@ -99,7 +99,7 @@ def _require(path: Path, good: bool, problem: str) -> None:
 
 def _arrays(path: Path) -> Mapping[str, np.ndarray]:
     """Memory-map the arrays of a file by name; the array of a `.npy` file is named ""."""
-    with reporting_os_errors(f"{path} cannot be read"):
+    with reporting_unreadable(path):
         try:
             if require_regular(path).suffix != ".npy":
                 return _tensors(path)

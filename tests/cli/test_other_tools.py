@@ -5,6 +5,9 @@ The guesses are from the documentation of those tools, and not from our table of
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from helpers_cli import needs
 from places import STORED
@@ -134,7 +137,6 @@ NAMED = {
     "train text.txt --max-tokens 4096": "--batch-size (for pairs, --set batch_tokens=4096)",
     "bleu --max-tokens 5": "--max-tokens is an option of seqgen sample",
     "train text.txt --n_head 2 --model lstm": "--model transformer has this one",
-    "diagnose text.txt book": "did you mean -m book?",
     "train text.txt --output_dir x": "--name NAME",
     "train text.txt --resume_from_checkpoint x": "did you mean --resume?",
     "train text.txt --per_device_train_batch_size 8": "did you mean --batch-size?",
@@ -166,11 +168,72 @@ NAMED_BY_PLUGINS = {
     "sample x -m hf:a/b": ("exchange", "seqgen import hf:a/b "),
     "login": ("exchange", "hf auth login"),
     "export book out.gguf": ("exchange", "did you mean --out out.gguf?"),
-    "chat book": ("chat", "did you mean -m book?"),
     "upload book": ("exchange", "seqgen push NAME hf:OWNER/NAME"),
     "embed": ("vectors", "seqgen vectors"),
     "benchmark": ("bench", "seqgen bench plan"),
 }
+
+
+# The name of a stored model as an argument, and what is said: an error, or, with 0, a notice.
+AS_ARGUMENT = {
+    "eval sand text.txt": (2, "unexpected argument: text.txt; sand is a stored model: -m sand "),
+    "eval text.txt sand": (2, "unexpected argument: sand; sand is a stored model: -m sand "),
+    "diagnose text.txt sand": (2, "unexpected argument: sand; sand is a stored model: -m sand "),
+    "eval sand": (2, "there is no file sand; sand is a stored model: -m sand"),
+    "perplexity sand": (2, "there is no file sand; sand is a stored model: -m sand"),
+    "perplexity sand -f text.txt": (2, "there is no file sand; sand is a stored model: -m sand"),
+    "tokenize sand x": (2, "there is no file sand; sand is a stored model: -m sand"),
+    "sample sand --max-tokens 2": (0, "sand is a stored model: -m sand (here it is a PROMPT)"),
+    "beam-search a sand --max-tokens 2": (0, "sand is a stored model: -m sand"),
+    "sample sand $ --max-tokens 2": (1, "does not know '$' (line 1, column 1 of the prompt); sand"),
+    "sample -i sand": (2, "--interactive takes no PROMPT; sand is a stored model: -m sand"),
+}
+
+
+@pytest.fixture
+def sand(text):
+    shutil.copytree(MODEL, Path("home/models/sand"))
+
+
+@pytest.mark.parametrize("typed", AS_ARGUMENT)
+def test_a_stored_model_given_as_an_argument_is_explained(typed, sand, cli):
+    code, said = AS_ARGUMENT[typed]
+    found, _, err = cli(*typed.split())
+    assert (found, err.splitlines()[-1].count(said)) == (code, 1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "own"),
+    [
+        pytest.param(typed, own, marks=needs(own))
+        for typed, own in {
+            "chat sand": "chat",
+            "serve sand --port 0": "serve",
+            "predict sand x": "labels",
+            "novelty sand": "novelty",
+            "compress sand": "compress",
+        }.items()
+    ],
+)
+def test_commands_of_plugins_explain_it_too(typed, own, sand, cli):
+    code, out, err = cli(*typed.split())
+    assert (code, out) == (2, "") and "sand is a stored model: -m sand" in err
+
+
+def test_only_stored_models_are_suggested_after_m(sand, cli):
+    Path("sand").write_text(TEXT)
+    for typed in (
+        "eval text.txt other",
+        "eval text.txt sand -m sand",
+        "sample tent --max-tokens 2",
+        "sample sand -m sand --max-tokens 2",
+        "sample sand -q --max-tokens 2",
+        "perplexity sand",
+        "perplexity latest",
+        f"perplexity {'x' * 300}",
+        "perplexity ../models/sand",
+    ):
+        assert "-m" not in cli(*typed.split())[2], typed
 
 
 @pytest.mark.parametrize("typed", SAME)

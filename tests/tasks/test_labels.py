@@ -248,7 +248,7 @@ def test_mixtures_and_comparisons_of_labelled_models(home, capsys):
     (text,) = records(capsys, "sample", "-m", "gru+tf", "--label", "b", "--greedy")
     assert set(text["text"]) == {"b"}
     assert "cannot be mixed" in refusal(capsys, "sample", "-m", "gru+plain")
-    assert "score them apart" in refusal(capsys, "perplexity", "-m", "gru", "-m", "plain")
+    assert "cannot be scored together" in refusal(capsys, "perplexity", "-m", "gru", "-m", "plain")
 
 
 def test_evaluation_scores_and_says_what_it_leaves_out(home, capsys):

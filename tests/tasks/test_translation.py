@@ -517,7 +517,9 @@ def test_mixtures_of_translators_share_both_tokenizers(tsv, tmp_path, capsys):
     load("apart+mended")
     with pytest.raises(SeqgenError, match=r"cannot be mixed$"):
         load("joint+text")
-    assert "score them apart" in refusal(capsys, "perplexity", tsv, "-m", "joint", "-m", "text")
+    assert "cannot be scored together" in refusal(
+        capsys, "perplexity", tsv, "-m", "joint", "-m", "text"
+    )
 
 
 def test_a_translator_in_the_list_of_models(tsv, capsys):

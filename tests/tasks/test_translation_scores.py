@@ -263,7 +263,10 @@ def test_weights_of_a_mixture_are_those_of_the_best_likelihood(records, cli, fol
 def test_what_is_refused(refusal, folder):
     pairs = folder / "pairs.tsv"
     for command in (["eval", "-m", "a", "-m", "text"], ["compare", "a", "text"]):
-        assert "a scores pairs and text text: score them apart" in refusal(*command)
+        assert (
+            "a is a model of pairs and text one of text: they cannot be scored together"
+            in refusal(*command)
+        )
     (folder / "plain.txt").write_text("no tab\n")
     for command in (["eval", folder / "plain.txt"], ["perplexity", "--fit", folder / "plain.txt"]):
         assert "line 1 has no tab" in refusal(*command, "-m", "a+b")

@@ -235,7 +235,7 @@ def test_what_is_not_there(tmp_path):
         text_files([tmp_path / "empty"])
     with pytest.raises(SeqgenError, match="no file without a name"):
         text_files([""])  # an unset variable, and not the current folder
-    with pytest.raises(SeqgenError, match="cannot be read"):
+    with pytest.raises(SeqgenError, match="there is no file"):
         list(Text((tmp_path / "gone.txt",)).chunks())
     with pytest.raises(SeqgenError, match="Is a directory"):
         list(Text((tmp_path / "empty",)).chunks())

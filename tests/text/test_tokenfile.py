@@ -209,7 +209,7 @@ def test_what_is_no_token_file(path, tmp_path):
     path.write_text("hello, I am a text with the wrong name, long enough to have a head " * 2)
     with pytest.raises(SeqgenError, match="is not a token file of seqgen"):
         open_token_file(path)
-    with pytest.raises(SeqgenError, match="cannot be read"):
+    with pytest.raises(SeqgenError, match="there is no file"):
         open_token_file(tmp_path / "none.tok")
     assert is_token_file(path) and not is_token_file(tmp_path / "none.txt")
 

@@ -23,6 +23,7 @@ import typer
 from seqgen import hooks
 from seqgen.cli.shell import completion, recording
 from seqgen.cli.shell.inputs import file_name, file_path
+from seqgen.cli.shell.model_arguments import explaining_model_argument
 from seqgen.cli.shell.output import unescape
 from seqgen.cli.shell.process import use_threads
 from seqgen.errors import UsageError
@@ -80,12 +81,13 @@ def takes_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(**values: Any) -> Any:
         if values.get("record_run"):
-            own_values = {name for name in own if name not in groups}
-            recording.run.take({k: v for k, v in values.items() if k not in own_values})
+            recording.run.take({k: v for k, v in values.items() if k not in own or k in groups})
         given = {name: value for name, value in values.items() if value is not None}
         filled = {name: group.take(given) for name, group in groups.items()}
-        check_rules(*filled.values())
-        return command(**filled, **{name: values[name] for name in own if name not in groups})
+        own_values = {name: values[name] for name in own if name not in groups}
+        with explaining_model_argument(filled.values()):
+            check_rules(*filled.values())
+            return command(**filled, **own_values)
 
     del run.__wrapped__  # which Typer would read in its place
     order = {inspect.Parameter.POSITIONAL_OR_KEYWORD: 0, inspect.Parameter.KEYWORD_ONLY: 1}

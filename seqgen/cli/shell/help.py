@@ -21,9 +21,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from seqgen import __version__, hooks
 from seqgen.cli.shell.flags import fill_in_numbers, parse_without_pydantic
+from seqgen.cli.shell.model_arguments import MODEL_FLAG
 from seqgen.cli.shell.other_tools import (
+    UsageProblem,
     expand_command,
-    extra_argument_hint,
+    too_many_arguments,
     unknown_command,
     with_own_options,
 )
@@ -71,9 +73,20 @@ class _Help:
     """Mixin for Click commands that replaces Typer's help pages and argument parsing."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command-line arguments without pydantic; see `parse_without_pydantic`."""
+        """Parse the command-line arguments without pydantic; see `parse_without_pydantic`.
+
+        Raises:
+            UsageProblem: they are wrong; of one that is missing, the message has its help.
+        """
         parse_without_pydantic(self.get_params(ctx))
-        return super().parse_args(ctx, args if ctx.resilient_parsing else self.checked(ctx, args))
+        args = args if ctx.resilient_parsing else self.checked(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except UsageProblem as error:
+            if type(error).__name__ == "MissingParameter":
+                name = error.param.metavar if error.param.opts[0][0] != "-" else error.param.opts[0]
+                ctx.fail(f"{name} is missing: {error.param.help}")
+            raise
 
     def checked(self, ctx: Any, args: list[str]) -> list[str]:
         """Replace other tools' names for options; see `with_own_options`."""
@@ -170,12 +183,15 @@ class CommandWithHelp(_Help, TyperCommand):
 
         Raises:
             UsageError: several models are named where one is meant.
-            UsageProblem: there are too many arguments; the message names an option for the first.
+            UsageProblem: there are too many arguments.
         """
         args = super().checked(ctx, args)
-        _, extra, given = self.make_parser(ctx).parse_args(list(args))
-        if extra and (hint := extra_argument_hint(self, extra[0])):
-            ctx.fail(f"Got unexpected extra argument(s) ({' '.join(extra)}){hint}")
+        values, extra, given = self.make_parser(ctx).parse_args(list(args))
+        if extra:
+            named = any(MODEL_FLAG in one.opts for one in given)
+            first = (values[one.name] for one in given if one.param_type_name == "argument")
+            every = [text for one in first for text in ([one] if isinstance(one, str) else one)]
+            ctx.fail(too_many_arguments(self, [] if named else [*every, *extra], extra))
         models = [one for one in given if one.name == "model" and not one.multiple]
         if len(models) > 1:
             raise UsageError(f"{max(models[0].opts, key=len)} is given twice; it takes one name")

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from seqgen.cli.shell import recording
 from seqgen.cli.shell.output import announce
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
 from seqgen.files import input_title
 from seqgen.limits import read_whole
 from seqgen.wording import first_names, plural
@@ -469,11 +469,8 @@ def _standard_input() -> os.stat_result | None:
 
 def _blocks_of(path: Path) -> Iterator[bytes]:
     """Yield the blocks of a named pipe, which is opened at the first read."""
-    try:
-        with path.open("rb", buffering=0) as pipe:
-            yield from iter(lambda: pipe.read(BLOCK), b"")
-    except OSError as error:
-        raise SeqgenError(f"{path} cannot be read: {error.strerror or error}") from None
+    with reporting_unreadable(path), path.open("rb", buffering=0) as pipe:
+        yield from iter(lambda: pipe.read(BLOCK), b"")
 
 
 def join(sources: Iterable[Input], newlines: str, ending: str = "") -> Iterator[str]:

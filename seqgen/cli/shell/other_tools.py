@@ -11,14 +11,13 @@ from typing import Any
 import typer
 
 from seqgen.cli.shell.flags import SETTING_OF
+from seqgen.cli.shell.model_arguments import MODEL_FLAG, model_among
 from seqgen.errors import UsageError, closest
 from seqgen.settings.other_tools import Word, find_setting, words_elsewhere
 from seqgen.wording import first_names
 
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-# What an argument too many is for, by the first of these that a command has: the model or the file.
-FOR_EXTRA_ARGUMENTS = ("-m", "--out")
 # A hint names so many commands that have an option.
 MOST_OWNERS = 2
 
@@ -136,11 +135,19 @@ def flags_of(command: Any) -> list[str]:
     return [flag for one in command.params for flag in one.opts if flag.startswith("-")]
 
 
-def extra_argument_hint(command: Any, extra: str) -> str:
-    """Write which option an argument too many may be the value of; empty if there is none."""
+def too_many_arguments(command: Any, arguments: Sequence[str], extra: Sequence[str]) -> str:
+    """Write that a command takes no further arguments, and which option they may be meant for.
+
+    Args:
+        command: of Click.
+        arguments: what may be the name of a model: all arguments, unless a model is given.
+        extra: the arguments too many.
+    """
+    what = f"unexpected argument{'s'[: len(extra) - 1]}: {' '.join(extra)}"
     flags = flags_of(command)
-    flag = next((flag for flag in FOR_EXTRA_ARGUMENTS if flag in flags), None)
-    return "" if flag is None else f"; did you mean {flag} {extra}?"
+    if said := model_among(arguments) if MODEL_FLAG in flags else "":
+        return f"{what}; {said}"
+    return f"{what}; did you mean --out {extra[0]}?" if "--out" in flags else what
 
 
 def _name(typed: str) -> str:

@@ -178,9 +178,11 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     """
     kinds = {m.conditioning.noun: m for m in models}
     if len(kinds) > 1:
-        one, other, *_ = kinds.values()
-        apart = f"{other.stored.name} {other.conditioning.noun}: score them apart"
-        raise UsageError(f"{one.stored.name} scores {one.conditioning.noun} and {apart}")
+        (one, model), (other, second), *_ = kinds.items()
+        raise UsageError(
+            f"{model.stored.name} is a model of {one} and {second.stored.name} one of {other}: "
+            "they cannot be scored together"
+        )
     return models[0].conditioning.in_pairs
 
 

@@ -15,7 +15,7 @@ from seqgen.cli.shell.model_options import Machine, ModelName
 from seqgen.cli.shell.output import Output, is_terminal, put, shown
 from seqgen.cli.shell.prompts import piped_lines
 from seqgen.cli.shell.tables import count
-from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
+from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
 from seqgen.files import require_regular
 from seqgen.plugins.chat.options import ChatOptions, ChatSampling
 from seqgen.wording import plural
@@ -46,13 +46,6 @@ def chat(
     from seqgen.store.loading import Work, load
 
     talks = piped_input() is None
-    if talks and not is_terminal(sys.stdin):
-        instead = "type in a terminal, or pipe in one question per line"
-        raise UsageError(f"standard input is empty; {instead}")
-    if talks and not is_terminal(sys.stdout):
-        raise UsageError("a chat answers in a terminal; for a file, pipe in one question per line")
-    if talks and out.json:
-        raise UsageError("--json is for questions from a pipe; pipe in one question per line")
     source = None if about.template is None else read_template(about.template)
     rows = 1 if talks else sampling.batch_size
     work = Work(rows=rows, written=rows * sampling.max_tokens)
@@ -62,6 +55,13 @@ def chat(
         template = ChatTemplate(source, special_names(loaded.stored), about.template)
     instead = f"seqgen sample -i -m {name} continues texts, and --template FILE.jinja gives it one"
     answering = ChatModel.of(loaded, template, instead)
+    if talks and not is_terminal(sys.stdin):
+        instead = "type in a terminal, or pipe in one question per line"
+        raise UsageError(f"standard input is empty; {instead}")
+    if talks and not is_terminal(sys.stdout):
+        raise UsageError("a chat answers in a terminal; for a file, pipe in one question per line")
+    if talks and out.json:
+        raise UsageError("--json is for questions from a pipe; pipe in one question per line")
     seed = secrets.randbelow(1 << 31) if sampling.seed is None else sampling.seed
     options = sampling.sampling(seed, answering.stop)
     out.uses([loaded], seed)
@@ -81,7 +81,7 @@ def read_template(name: str) -> str:
     Raises:
         SeqgenError: it cannot be read, or is no text.
     """
-    with reporting_os_errors(f"{name} cannot be read"):
+    with reporting_unreadable(name):
         path = require_regular(Path(name))
         if path.stat().st_size > MOST_BYTES:
             raise SeqgenError(f"{name} is larger than any chat template")

@@ -180,7 +180,11 @@ class _Reader:
         while self._advance():
             if self.line == heading:
                 return
-        raise self._error(f"there is no {heading.decode()}, so this is not an ARPA file", 1)
+        raise self._error(
+            f"there is no {heading.decode()}, so this is not an ARPA file; "
+            "to train on a text: seqgen train FILE",
+            1,
+        )
 
     def _sizes(self) -> list[int]:
         """Parse the header lines `ngram N=COUNT` into the number of n-grams per order."""

@@ -48,6 +48,8 @@ def folder_importer(path: Path) -> FolderImporter | None:
             ".from_pretrained(folder).save_pretrained(folder) in transformers"
         )
     if found is None and path.is_dir():
+        if not (path / "config.json").exists():
+            raise SeqgenError(f"{path} is not the folder of a model: it has no config.json")
         found = FOLDER
     return found and _load(found, "importer")
 

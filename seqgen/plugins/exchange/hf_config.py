@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, UsageError, first_line, reporting_os_errors
+from seqgen.errors import SeqgenError, UsageError, first_line, reporting_unreadable
 from seqgen.files import parse_json, require_regular
 from seqgen.models.transformer.settings import MOST_WINDOW, TransformerConfig
 from seqgen.settings import shorten
@@ -56,7 +56,7 @@ def read_table(path: Path) -> dict[str, Any]:
     Raises:
         SeqgenError: it is missing, too large, or holds none.
     """
-    with reporting_os_errors(f"{path} cannot be read"):
+    with reporting_unreadable(path):
         if path.stat().st_size > LARGEST_TABLE:
             raise SeqgenError(f"{path} is larger than any such file: {path.stat().st_size:,} bytes")
         content = require_regular(path).read_bytes()

@@ -188,10 +188,13 @@ def require_transformer(exported: ModelToExport, file_format: str) -> Transforme
     """
     model, name = exported.model, exported.name
     if type(model) is not Transformer:  # an encoder-decoder is derived from it
+        if model.orders is not None:
+            raise SeqgenError(f"{name} is an n-gram model: use --format arpa")
         kind = "transformer" if file_format == "hf" else "decoder-only transformer"
+        other = ", or use --format onnx" if getattr(model, "recurrent", False) else ""
         raise SeqgenError(
             f"{name} is not a {kind}, and --format {file_format} supports {kind}s only; train one "
-            "with --model transformer, or use another --format, such as onnx"
+            f"with --model transformer{other}"
         )
     exported.require_no_labels()
     return model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqgen.errors import SeqgenError, reporting_os_errors
+from seqgen.errors import SeqgenError, reporting_unreadable
 from seqgen.files import json_bytes, parse_json, require_regular
 from seqgen.plugins.exchange.hf_config import read_table
 from seqgen.plugins.exchange.hf_own import table_of
@@ -260,7 +260,7 @@ def content_of(path: Path) -> bytes:
     Raises:
         SeqgenError: it cannot be read, or is larger than any.
     """
-    with reporting_os_errors(f"{path} cannot be read"):
+    with reporting_unreadable(path):
         if require_regular(path).stat().st_size > LARGEST:
             raise SeqgenError(f"{path} is larger than any tokenizer: {path.stat().st_size:,} bytes")
         return path.read_bytes()

@@ -287,6 +287,8 @@ def _graphs_of(exported: ModelToExport) -> dict[str, Graph]:
         if getattr(model, "pointer", None) is not None:
             raise SeqgenError(f"{name} has a pointer, which --format onnx does not hold")
         return {"step": recurrent_step(model)}
+    if model.orders is not None:
+        raise SeqgenError(f"{name} is an n-gram model: use --format arpa")
     raise SeqgenError(
         f"{name} is none of the models that --format onnx holds: transformers, "
         "seq2seq-transformers and recurrent networks"

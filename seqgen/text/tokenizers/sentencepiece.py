@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
+from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
 from seqgen.files import require_regular
 from seqgen.hashing import uniforms
 from seqgen.text.tokenizers.base import (
@@ -573,7 +573,7 @@ def load_model_file(path: Path) -> SentencepieceTokenizer:
     Raises:
         SeqgenError: it cannot be read, is no sentencepiece model, or is neither bpe nor unigram.
     """
-    with reporting_os_errors(f"{path} cannot be read"):
+    with reporting_unreadable(path):
         model = require_regular(path).read_bytes()
     try:
         kind = read_normaliser(model).kind

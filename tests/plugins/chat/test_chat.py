@@ -141,7 +141,7 @@ def test_models_and_templates_that_cannot_chat(there, capsys, piped, tmp_path):
         said = refusal(capsys, "chat", "-m", "bare", "--template", tmp_path / name)
         assert name in said and ("is broken" in said or "refuses the messages: No." in said)
     (tmp_path / "raw").write_bytes(b"\xff")
-    for name, why in (("raw", "not UTF-8 at byte 0"), ("none", "cannot be read"), (".", "")):
+    for name, why in (("raw", "not UTF-8 at byte 0"), ("none", "there is no file"), (".", "")):
         assert why in refusal(capsys, "chat", "-m", "bare", "--template", tmp_path / name)
     assert "a file has no name" in refusal(capsys, "chat", "--template", "")
 

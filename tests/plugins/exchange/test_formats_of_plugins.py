@@ -141,7 +141,7 @@ def test_vectors_need_their_plugin(tmp_path, change_plugins, capfd):
 
 def test_a_file_that_is_not_there_has_no_format(tmp_path, capfd):
     assert run(["import", str(tmp_path / "none")]) == 1
-    assert "cannot be read" in capfd.readouterr().err
+    assert "there is no file" in capfd.readouterr().err
 
 
 def test_formats_are_known_without_the_code_of_any():

@@ -689,7 +689,7 @@ def test_command_line(home, tmp_path, capsys):
         (best,) = records(capsys, "beam-search", "--grammar", grammar, "--max-tokens", "9")
         assert lark_accepts(parser, best["text"])
     assert "not both" in refusal(capsys, "sample", "--grammar", grammar, "--pattern", "a")
-    assert "cannot be read" in refusal(capsys, "sample", "--json-schema", tmp_path / "none")
+    assert "there is no file" in refusal(capsys, "sample", "--json-schema", tmp_path / "none")
     grammar.write_text("start: A\nA: /q/")
     assert "cannot write 'q'" in refusal(capsys, "sample", "--grammar", grammar)
     model = seqgen.load("m")

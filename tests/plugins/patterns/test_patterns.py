@@ -327,7 +327,7 @@ def test_terms_of_a_translator(home, tmp_path, capsys):
     bad = tmp_path / "bad.tsv"
     bad.write_text("x\tnuta\nno tab\n")
     assert "line 2 has no term" in refusal(capsys, *search[:2], "--terms", bad)
-    assert "cannot be read" in refusal(capsys, *search[:2], "--terms", tmp_path / "none")
+    assert "there is no file" in refusal(capsys, *search[:2], "--terms", tmp_path / "none")
     assert "cannot write 'Q'" in refusal(capsys, *search[:2], "--include", "Q")
     refused = refusal(capsys, *search[:2], "--include", "x", "--stochastic")
     assert "--include cannot be combined with --stochastic" in refused

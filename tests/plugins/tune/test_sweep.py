@@ -168,7 +168,7 @@ def test_a_run_that_another_process_is_at_is_refused(capsys):
         (["--models", "rnn,ngram", *SMALL], "ngram is counted, and has no width to choose"),
         (["--models", "gru,seq2seq", *SMALL], "gru and seq2seq learn from different data"),
         (["--models", "seq2seq", "--parameters", "9k"], "tab"),
-        (["--models", "rnn", "--steps", "2"], "Missing option '--parameters'"),
+        (["--models", "rnn", "--steps", "2"], "--parameters is missing: "),
         (["--models", "rnn,", "--parameters", "3k"], "--models takes a list with commas between"),
         (["--models", "rnn", "--parameters", "3k,many"], "--parameters must be a whole number"),
         (["--models", "rnn", "--parameters", "1"], "the nearest are"),
@@ -183,7 +183,7 @@ def test_a_run_that_another_process_is_at_is_refused(capsys):
         (["--models", "rnn", *SMALL, "--cache", "9"], "No such option: --cache"),
         (["--models", "rnn", *SMALL, "--batch-size", "8"], "No such option: --batch-size"),
         (["--models", "rnn", *SMALL, "--precision", "half"], "--precision"),
-        (["--parameters", "3k"], "Missing option '--models'"),
+        (["--parameters", "3k"], "--models is missing: "),
     ],
 )
 def test_bad_requests_are_one_line_and_train_nothing(arguments, said, capsys):

@@ -186,7 +186,7 @@ def broken_files(folder: Path) -> dict[str, str]:
         "real.safetensors": "a whole number a source",
         "torn.safetensors": "is damaged or no safetensors file",
         "brain.safetensors": "has the type BF16; save its vectors as F16 or F32",
-        "gone.npy": "cannot be read: No such file",
+        "gone.npy": "there is no file ",
         "x.npz": "the name of one ends in .npy or .safetensors",
     }
 
