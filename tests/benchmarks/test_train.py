@@ -21,7 +21,6 @@ from seqgen.models.seq2seq.model import Seq2Seq, Seq2SeqConfig, Seq2SeqTransform
 from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.plugins.window.model import Window, WindowConfig
 from seqgen.presets import SHARED
 from seqgen.text.sources import TokenSources
 
@@ -65,10 +64,11 @@ def test_the_plain_gpt_is_the_gpt2_form():
 
 
 def test_the_plain_window_is_the_window_model():
+    window = pytest.importorskip("seqgen.plugins.window.model")
     torch.manual_seed(0)
     plain = PlainWindow(5, context=3, embedding_size=4, hidden_size=6, dropout=0.0)
     shape = {"context_size": 3, "embedding_size": 4, "hidden_size": 6}
-    ours = Window(WindowConfig(vocab_size=5, **shape, dropout=0.0))
+    ours = window.Window(window.WindowConfig(vocab_size=5, **shape, dropout=0.0))
     with torch.no_grad():
         ours.embedding.weight[:5] = plain.embedding.weight
         ours.embedding.weight[5] = plain.embedding.weight[0]  # stands before the text
