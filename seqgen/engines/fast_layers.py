@@ -65,6 +65,38 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
+def frozen_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute x W^T + b (..., O) of x (..., I), differentiable in x alone.
+
+    W may be of another floating-point type than x; it is converted for the product and kept as it
+    is for the gradient.
+    """
+    kind = x.dtype
+    if torch.is_autocast_enabled(x.device.type):
+        kind = torch.get_autocast_dtype(x.device.type)
+    bias = None if bias is None else bias.detach().to(kind)
+    return _FrozenLinear.apply(x, weight.detach(), bias, kind)
+
+
+class _FrozenLinear(Function):
+    """Autograd function x W^T + b that keeps nothing but W."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, kind: torch.dtype
+    ) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.kind = x.dtype
+        return linear(x.to(kind), weight.to(kind), bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        (weight,) = ctx.saved_tensors
+        d_x = linear(d_y, weight.to(d_y.dtype).T, None)
+        return d_x.to(ctx.kind), None, None, None
+
+
 class _Linear(Function):
     """Autograd function x W^T + b with oneDNN products in both passes."""
 

@@ -252,6 +252,11 @@ class HiddenStateModel(InferenceModel):
             state: of what came before, used up; None for nothing.
         """
 
+    @property
+    def predicts_by_head(self) -> bool:
+        """Whether the logits are what the head makes of the features, and nothing else."""
+        return type(self).logits is HiddenStateModel.logits
+
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
         """Compute the output (B, T, H) of every layer on tokens at the start of texts.
 

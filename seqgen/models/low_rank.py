@@ -8,8 +8,9 @@ with A (r, columns) drawn from a normal distribution and B (rows, r) zero at fir
 training begins with the model as it was. Only A and B are trained. Maps that are stacked in one
 matrix, as those to queries, keys and values or the gates of a cell, each have an A and a B.
 
-The update is added to W, not to W x: a recurrent layer uses W many times in a call, and no
-equation has to know of it.
+In a linear layer the update is added to W x, so that no matrix of the size of W is made, and W may
+be stored in fewer bits. Elsewhere it is added to W: a recurrent layer uses W many times in a call,
+and no equation has to know of it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from seqgen.engines.fast_layers import FastLinear, frozen_linear
 from seqgen.models.network import Network, hidden_matrices
 
 A, B = "lora_a", "lora_b"
@@ -45,9 +48,26 @@ class LowRankUpdate(nn.Module):
         self.a = nn.ParameterList(normal)
         self.b = nn.ParameterList(weight.new_zeros(rows, r) for rows, r in sizes)
 
+    def of(self, x: Tensor) -> Tensor:
+        """Apply the update to inputs x (..., C): (alpha / r) B A x, (..., R)."""
+        low = F.linear(x, torch.cat([*self.a])).split([len(a) for a in self.a], -1)
+        return self.scale * torch.cat(
+            [F.linear(z, b) for z, b in zip(low, self.b, strict=True)], -1
+        )
+
     def forward(self, weight: Tensor) -> Tensor:
         with torch.autocast(weight.device.type, enabled=False):
             return weight + low_rank_update(self.a, self.b, self.scale)
+
+
+class AdaptedLinear(FastLinear):
+    """Linear layer with a frozen matrix W and an adapter: y = W x + b + (alpha / r) B A x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.quantized is not None:
+            return self.quantized.over(x)
+        (update,), frozen = self.parametrizations.weight, self.parametrizations.weight.original
+        return frozen_linear(x, frozen, self.bias) + update.of(x)
 
 
 def low_rank_update(a: Iterable[Tensor], b: Iterable[Tensor], scale: float) -> Tensor:
@@ -80,7 +100,18 @@ def add_adapters(network: Network, rank: int, alpha: float) -> None:
     network.requires_grad_(False)
     for module, name, parameter in places:
         adapter = LowRankUpdate(parameter, maps[parameter], rank, alpha)
+        if type(module) is FastLinear:
+            module.__class__ = AdaptedLinear
+            network.takes_arrays = False  # which would need a copy of the updated matrices
         parametrize.register_parametrization(module, name, adapter)
+
+
+def store_frozen(network: Network, kind: torch.dtype) -> None:
+    """Store the frozen matrices of linear layers with adapters in another floating-point type."""
+    for module in network.modules():
+        if isinstance(module, AdaptedLinear):
+            frozen = module.parametrizations.weight.original
+            frozen.data = frozen.data.to(kind)
 
 
 def adapters_of(network: nn.Module) -> dict[str, LowRankUpdate]:

@@ -260,6 +260,10 @@ class TrainingConfig(RegimeConfig):
         "With lora: scale of the adapters, which are multiplied by lora_alpha / r; by default r.",
         bounds=ranges.RATES,
     )
+    lora_base: Literal["float32", "bf16"] | None = setting(
+        "With lora: type in which the frozen matrices are kept in memory; by default bf16 if they "
+        "are stored in 16 bits or precision is bf16, else float32."
+    )
     features: str | None = setting(
         "For --task: give the encoder the features of this trained model too, whose weights stay "
         "as they are: elmo, word vectors, or a network that models text.",
@@ -332,6 +336,11 @@ class TrainingConfig(RegimeConfig):
         "Compile the training step, which takes up to a minute; by default seqgen tries it "
         "in runs of 30 minutes or more."
     )
+    checkpointing: bool | None = setting(
+        "For the transformer: keep only the inputs of blocks for the gradient and compute the rest "
+        "again, which takes less memory and about a third more time; by default where memory is "
+        "short."
+    )
     row_threads: int | None = setting(
         "Divide the rows of each step among this many threads, each with one core; 1 leaves every "
         "operation to PyTorch's threads. By default the faster way on this machine.",
@@ -351,7 +360,9 @@ class TrainingConfig(RegimeConfig):
         self._fill_in("warmup", WARMUPS.get(self.schedule, 0.02))
         self._fill_in("min_lr", LEAST_RATES.get(self.schedule, 0.0))
         adapts = self.lora is not None
-        require(adapts or self.lora_alpha is None, "lora_alpha needs lora, the adapters' rank")
+        for name in ("lora_alpha", "lora_base"):
+            unneeded = getattr(self, name) is None
+            require(adapts or unneeded, f"{name} needs lora, the adapters' rank")
         require(
             not adapts or self.init_from is not None,
             "lora trains adapters of a trained model: give it as --init-from NAME",

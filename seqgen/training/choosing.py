@@ -28,6 +28,7 @@ from seqgen.engines.memory_limit import (
 from seqgen.engines.precision import parameter_type, restored_randomness
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
+from seqgen.models.low_rank import add_adapters
 from seqgen.models.mixture.members import build_members
 from seqgen.settings import MOST_WIDTH, ModelConfig, Size, require
 from seqgen.settings.training import TrainingConfig
@@ -137,6 +138,8 @@ class SpeedTrial:
         make = functools.partial(build_for_training, self.plan.model_class, self.shape)
         model = build_members(make, self.training.members, self.training.seed)
         self.prepared.show(model)
+        if self.training.lora is not None:
+            add_adapters(model, self.training.lora, self.training.lora_alpha)
         return model.to(device=self.device, dtype=parameter_type(self.training.precision))
 
     def batches(self) -> Batches:
@@ -314,7 +317,7 @@ def choose_window(
     if not prepared.in_windows:
         rows = plan.given.get("batch_size", prepared.default_batch_size(plan.training))
         text = prepared.longest_row
-    in_memory = _window_in_memory(plan, rows, device)
+    in_memory = _window_in_memory(plan.origin.model.config, rows, device)
     limits = {"the text is not longer": text, "more may not fit in memory": in_memory}
     if plan.training.minutes is not None and prepared.in_windows:
         short = plan.with_settings({"seq_len": min(whole, text, TRIED_WINDOW)})
@@ -334,13 +337,12 @@ def choose_window(
     return plan
 
 
-def _window_in_memory(plan: Plan, rows: int, device: torch.device) -> int:
+def _window_in_memory(config: ModelConfig, rows: int, device: torch.device) -> int:
     """Estimate the longest window whose activations fit in half of the memory.
 
     In float32 a layer keeps about 68 bytes for each token and unit, without attention weights
     (Korthikanti et al. 2022, equation 2), and the loss keeps logits, probabilities and gradients.
     """
-    config = plan.origin.model.config
     units = 68 * config.num_layers * config.hidden_size + 3 * BYTES * config.vocab_size
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory()
     return free // (2 * rows * units)
@@ -505,7 +507,12 @@ def choose_trial_precision(trial: SpeedTrial) -> tuple[TrainingConfig, float | N
 
 def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
     """Choose precision, row threads and compilation by the speed of this machine."""
-    for choose in (_choose_precision, _choose_row_threads, _choose_compilation):
+    for choose in (
+        _choose_precision,
+        _choose_checkpointing,
+        _choose_row_threads,
+        _choose_compilation,
+    ):
         trial = replace(trial, training=choose(trial, report))
     return trial.training
 
@@ -519,6 +526,20 @@ def _choose_precision(trial: SpeedTrial, report: Report) -> TrainingConfig:
             measured = "in bf16 the first steps reach higher losses"
         report(Notice(text=f"training in {training.precision}: {measured}", detail=True))
     return training
+
+
+def _choose_checkpointing(trial: SpeedTrial, report: Report) -> TrainingConfig:
+    """Choose to compute activations of a transformer again if they may not fit in memory."""
+    training = trial.training
+    if training.checkpointing is not None or not hasattr(trial.plan.model_class, "checkpointing"):
+        return training
+    length = min(training.seq_len, trial.prepared.longest_row)
+    rows = -(-training.batch_size // training.accumulate)
+    short = length > _window_in_memory(trial.shape, rows, trial.device)
+    if short:
+        why = f"activations of {rows:,} rows of {length:,} tokens may not fit in memory"
+        report(Notice(text=f"checkpointing=true: {why}"))
+    return replace(training, checkpointing=short)
 
 
 def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
@@ -559,7 +580,7 @@ def _choose_compilation(trial: SpeedTrial, report: Report) -> TrainingConfig:
     long = training.minutes is not None and training.minutes >= COMPILED_FROM_MINUTES
     # Documents of different lengths would each need compiled code, as would unfrozen layers.
     fixed_shapes = plan.data.documents == "stream" and not training.unfreeze
-    fixed_shapes = fixed_shapes and training.members is None
+    fixed_shapes = fixed_shapes and training.members is None and not training.checkpointing
     if not (long and fixed_shapes and plan.model_class.over_tensors):
         return replace(training, compile=False)
     report(Notice(text="compiling for a trial, which takes up to a minute"))

@@ -7,10 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from seqgen import registry, store
 from seqgen.engines.memory_limit import return_freed_memory
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.low_rank import add_adapters
+from seqgen.models.low_rank import add_adapters, store_frozen
 from seqgen.models.network import Network
 from seqgen.models.recurrent.settings import CELL_REGULARISERS
 from seqgen.settings import Documents, ModelConfig, conform, require
@@ -249,11 +251,13 @@ class InitialModel:
             raise SeqgenError(
                 f"the data has other tokens than {self.stored.name}: give the text itself"
             )
-        model.begin_from(self.model, self.classes == prepared.classes)
+        if model is not self.model:
+            model.begin_from(self.model, self.classes == prepared.classes)
 
-    def forget_weights(self) -> None:
-        """Free the memory of its weights once they are copied."""
-        self.model.to("meta")
+    def forget_weights(self, model: Network) -> None:
+        """Free the memory of its weights once a new model has copied them."""
+        if model is not self.model:
+            self.model.to("meta")
         return_freed_memory()
 
     def adapt(self, model: Network, training: TrainingConfig) -> None:
@@ -278,6 +282,26 @@ class InitialModel:
             replaced.resolve() != self.stored.path,
             f"adapters need their base, {self.stored.name}: choose another --name",
         )
+
+
+# Types of 16 bits, by what a file of weights calls them.
+SIXTEEN_BITS = {"BF16": torch.bfloat16, "F16": torch.float16}
+
+
+def store_base(model: Network, training: TrainingConfig, base: StoredModel) -> None:
+    """Keep the frozen matrices of a model with adapters in the type of their file, or as asked.
+
+    Args:
+        model: on its device.
+        training: its settings.
+        base: the model that the adapters are of.
+    """
+    given = {"float32": torch.float32, "bf16": torch.bfloat16}.get(training.lora_base)
+    stored = SIXTEEN_BITS.get(next(iter(base.reduced_types), ""))
+    kind = given or (torch.bfloat16 if training.precision == "bf16" else stored)
+    if kind is not None:
+        store_frozen(model, kind)
+        return_freed_memory()
 
 
 def architecture_of(

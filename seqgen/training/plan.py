@@ -127,6 +127,13 @@ class Plan:
         derived = {name: follows[name] for name in self.config_class.derived}
         return self.config_class(**derived, **self.model).as_new(self.given)
 
+    def begins_as_it_is(self, config: ModelConfig) -> bool:
+        """Whether a model of this configuration begins as the fine-tuned one itself."""
+        origin = self.origin
+        alone = self.features is None and self.training.members is None
+        same = origin is not None and type(origin.model) is self.model_class
+        return alone and same and origin.model.config == config
+
     def check_shape(self) -> None:
         """Refuse contradictory model settings before any text is read.
 
@@ -360,6 +367,15 @@ def _require_sense(plan: Plan) -> None:
     require(
         not training.compile or compiles,
         "compile=true is for the transformer; other models have nothing to compile",
+    )
+    recomputes = not plan.is_estimated and hasattr(plan.model_class, "checkpointing")
+    require(
+        not training.checkpointing or recomputes,
+        "checkpointing=true is for the transformer; other models have no blocks to compute again",
+    )
+    require(
+        not (training.checkpointing and training.compile),
+        "give compile=true or checkpointing=true, not both",
     )
 
 

@@ -12,8 +12,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from seqgen.engines.fast_layers import FastLinear
 from seqgen.engines.precision import arithmetic
 from seqgen.text.batches import IGNORED, Batch
+from seqgen.training.chunked_loss import LEAST_LOGITS, cross_entropy_in_pieces
 
 if TYPE_CHECKING:
     from seqgen.models.base import NeuralLanguageModel
@@ -131,6 +133,27 @@ class TrainingReader:
         with arithmetic(self.config.precision, self.model.device), self.penalties.watched() as seen:
             logits, after = self.model.predict(batch)  # (B, T', C)
         return TrainingOutput(logits, after, seen)
+
+    def suits_pieces(self, batch: Batch) -> bool:
+        """Whether the loss of a batch is computed in pieces: its logits would take much memory."""
+        model = self.model
+        plain = batch.source is None and batch.advance is None and not self.penalties
+        plain = plain and model.predicts_by_head and type(model.head) is FastLinear
+        return plain and batch.targets.size * model.head.out_features >= LEAST_LOGITS
+
+    def costs_in_pieces(
+        self, tokens: Tensor, past: State | None, targets: Tensor
+    ) -> tuple[Tensor, Tensor, State | None]:
+        """Compute the loss to minimise and the nats in pieces, and the state after the tokens.
+
+        The head reads only what has a target.
+        """
+        model, counted = self.model, targets != IGNORED
+        with arithmetic(self.config.precision, model.device):
+            features, after = model.hidden(tokens, past)  # (B, T, H)
+            scored = features[counted], model.head, targets[counted]
+            minimised, nats = cross_entropy_in_pieces(*scored, self.config.label_smoothing)
+        return minimised, nats, after
 
     def costs(
         self, reading: TrainingOutput, targets: Tensor, log_probs: Tensor | None = None

@@ -23,6 +23,7 @@ from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
+from seqgen.training.fine_tune import store_base
 from seqgen.training.plan import check_members, override, why_not_mixable
 from seqgen.training.reload import DataLocation, overlap_warnings, reload_stored_data, tokens_of
 from seqgen.training.run import Run
@@ -178,6 +179,8 @@ def _reload_model_and_data(
         model = unfilled.shell(place)
     else:
         shown(model).to(device=place, dtype=parameter_type(training.precision))
+        if training.lora is not None:
+            store_base(model, training, stored.base)
     read_by = tokenizer, prepared.config, tokens.source
     loaded = LoadedModel(stored, model, *read_by, own_framing=stored.framing(tokenizer))
     return loaded, prepared, unfilled

@@ -37,7 +37,7 @@ def can_divide_rows(model: Network, config: TrainingConfig) -> bool:
     code the work is divided already, and where several networks are trained, each has a thread.
     """
     alone = ranks.world_size() == 1 and model.device.type == "cpu" and not config.compile
-    alone = alone and config.members is None
+    alone = alone and config.members is None and not config.checkpointing
     reads = all(phase.regime in READING_REGIMES for phase in config.phases)
     return alone and reads and not any(isinstance(part, BatchNorm) for part in model.modules())
 

@@ -23,6 +23,7 @@ from seqgen.generation.sample import fixed_sample
 from seqgen.interrupts import Interruption
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.array_steps import ArraySteps
+from seqgen.models.base import load_weights
 from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
@@ -611,6 +612,10 @@ def telling_how_to_resume(stored: StoredModel) -> Iterator[None]:
 def load_best(loaded: LoadedModel) -> LoadedModel:
     """Load the model from disk with its best weights."""
     stored = store.with_parts(loaded.stored)
+    if isinstance(stored, StoredModel) and stored.is_adapter:  # the base stays where it is
+        load_weights(loaded.model, stored.own_tensors())
+        loaded.model.eval()
+        return loaded
     load = load_mixture if isinstance(stored, StoredMixture) else load_stored
     return load(stored, loaded.model.device, "auto")
 

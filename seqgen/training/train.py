@@ -47,6 +47,7 @@ from seqgen.training.deadline import Deadline
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report, notify_if_slow
+from seqgen.training.fine_tune import store_base
 from seqgen.training.plan import (
     Plan,
     check_members,
@@ -362,8 +363,10 @@ def _make_new_model(
     else:
         model = ready.initial_model()
         if plan.origin is not None:
-            plan.origin.forget_weights()
+            plan.origin.forget_weights(model)
         model.to(device=options.place, dtype=parameter_type(training.precision))
+        if training.lora is not None:
+            store_base(model, training, plan.origin.stored)
     if training.lora is not None:
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         adapters = f"the adapters that are trained have {plural(trained, 'number')}"
@@ -395,17 +398,19 @@ class ReadyRun:
     training: TrainingConfig
     prepared: Prepared
 
-    def initial_model(self, machines: int = 1) -> LanguageModel:
+    def initial_model(self, machines: int | None = None) -> LanguageModel:
         """Build the model before its first step: random, or from another model.
 
         Args:
-            machines: how many the model is divided among.
+            machines: how many the model is divided among; None if it is not divided.
         """
         plan, prepared, training = self.plan, self.prepared, self.training
         config = plan.model_config(prepared.vocab_sizes, training.seq_len)
 
         def make() -> LanguageModel:
-            model = build_for_training(plan.model_class, config, machines)
+            if machines is None and plan.begins_as_it_is(config):
+                return plan.origin.model
+            model = build_for_training(plan.model_class, config, machines or 1)
             model.spell(prepared.spellings(), prepared.spelled)
             return model
 

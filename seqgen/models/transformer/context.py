@@ -14,6 +14,7 @@ from seqgen.models.transformer.equations import (
     add_positions,
     block_outputs,
     causal_mask,
+    run_block,
     squash,
     stack_pieces,
 )
@@ -117,6 +118,7 @@ class AnchoredContext:
     waves: Leaf
     embedding: Callable[[Leaf], Leaf]
     kind: ClassVar[type[Block]] = Block
+    run_block = staticmethod(run_block)
 
     @classmethod
     def pieces(cls, config: TransformerConfig) -> Pieces:
@@ -168,6 +170,10 @@ class AnchoredContext:
         x, rotation = add_positions(self.ops, self.config, self.embedding(tokens), vectors)
         return self.dropout(self.embedding_norm(x)), rotation
 
+    @property
+    def predicts_by_head(self) -> bool:
+        return self.config.logit_softcap is None
+
     def logits(self, features: Leaf, tokens: Leaf, past: Any, last: int | None = None) -> Leaf:
         """Compute the logits (B, T, V) of features; see `HiddenStateModel.logits`."""
         logits = super().logits(features, tokens, past, last)
@@ -175,7 +181,7 @@ class AnchoredContext:
 
     def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         """Run all blocks and the final norm on x (B, T, H)."""
-        *_, x = block_outputs(self, x, rotation, attend)
+        *_, x = block_outputs(self, x, rotation, attend, self.run_block)
         return self.final_norm(x)
 
     def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:

@@ -226,7 +226,14 @@ def stream_norm(config: TransformerConfig) -> Piece:
     return Norm(config.norm, config.hidden_size, config.norm_eps, config.bias)
 
 
-def block_outputs(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:
+def run_block(block: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
+    """Run one block on the residual stream x (B, T, H)."""
+    return block(x, rotation, attend)
+
+
+def block_outputs(
+    p: Any, x: Leaf, rotation: Leaf | None, attend: Attend, run: Callable[..., Leaf] = run_block
+) -> Iterator[Leaf]:
     """Yield the residual stream (B, T, H) after each block of a stack p.
 
     With dense connections, what follows block i is y_i = sum_{j <= i} w_ij x_j: x_0 enters the
@@ -234,7 +241,7 @@ def block_outputs(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Ite
     """
     below = [x]
     for i, layer in enumerate(p.blocks):
-        x = layer(x, rotation, attend)
+        x = run(layer, x, rotation, attend)
         if p.config.dense:
             below.append(x)
             x = functools.reduce(operator.add, map(operator.mul, below, p.depth[i]))

@@ -16,7 +16,10 @@ class TeacherForcing(Regime):
     """Teacher forcing: the model reads the real text; -sum_t log p(x_t | x_1 ... x_{t-1})."""
 
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
-        reading = self.read(rows, self.tokens(rows, progress))
+        tokens = self.tokens(rows, progress)
+        if self.reader.suits_pieces(rows.batch):
+            return Loss(*self.reader.costs_in_pieces(tokens, rows.past, rows.targets))
+        reading = self.read(rows, tokens)
         minimised, nats = self.reader.costs(reading, rows.targets)
         return Loss(minimised, nats, reading.state)
 
