@@ -68,25 +68,32 @@ from seqgen.text.tokenizers.sentencepiece import (
 )
 from seqgen.text.tokenizers.word import VocabularyTokenizer
 
-ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
+# The names of architectures, and the `model_type` of the families that they are.
+ARCHITECTURES = {name: name for name in ("gpt2", "llama", "qwen2", "qwen3", "smollm3", "phi3")}
+ARCHITECTURES |= {"olmo2": "olmo2", "gemma2": "gemma2", "gemma3": "gemma3_text"}
 # What ours are called, as in `hf_weights.NAMES`.
 NAMES = """
-ours                      gpt2           llama
-embedding                 token_embd     token_embd
-position_embedding        position_embd  -
-blocks                    blk            blk
-attention_norm            attn_norm      attn_norm
-attention.query_key_value attn_qkv       attn_[qkv]
-attention.output          attn_output    attn_output
-attention.query_norm      -              attn_q_norm
-attention.key_norm        -              attn_k_norm
-feed_forward_norm         ffn_norm       ffn_norm
-feed_forward.inner        ffn_up         ffn_gate,ffn_up
-feed_forward.output       ffn_down       ffn_down
-final_norm                output_norm    output_norm
-head                      output         output
+ours                      gpt2           llama            gemma
+embedding                 token_embd     token_embd       token_embd
+position_embedding        position_embd  -                -
+blocks                    blk            blk              blk
+attention_norm            attn_norm      attn_norm        attn_norm
+attention.query_key_value attn_qkv       attn_[qkv]       attn_[qkv]
+attention.output          attn_output    attn_output      attn_output
+attention.query_norm      -              attn_q_norm      attn_q_norm
+attention.key_norm        -              attn_k_norm      attn_k_norm
+attention_output_norm     -              -                post_attention_norm
+feed_forward_norm         ffn_norm       ffn_norm         ffn_norm
+feed_forward.inner        ffn_up         ffn_gate,ffn_up  ffn_gate,ffn_up
+feed_forward.output       ffn_down       ffn_down         ffn_down
+feed_forward_output_norm  -              -                post_ffw_norm
+final_norm                output_norm    output_norm      output_norm
+head                      output         output           output
 """
 COLUMNS = columns_of(NAMES)
+FUSED = {"attention.query_key_value": ["attn_qkv"], "feed_forward.inner": ["ffn_up"]}
+COLUMNS["phi3"] = COLUMNS["llama"] | FUSED
+COLUMNS |= dict.fromkeys(("olmo2", "gemma2", "gemma3"), COLUMNS["gemma"])
 # Facts about a family, and the fields of `config.json` that they are.
 FACTS = """
 fact                                 gpt2               llama
@@ -107,6 +114,10 @@ rope.scaling.factor                  -                  factor
 rope.scaling.original_context_length -                  original_max_position_embeddings
 """
 FIELDS = columns_of(FACTS)
+SLIDING = {"attention.sliding_window": ["sliding_window"]}
+CAPS = {f"{x}_logit_softcapping": [f"{x}_logit_softcapping"] for x in ("attn", "final")}
+FIELDS["phi3"] = FIELDS["llama"] | SLIDING
+FIELDS |= dict.fromkeys(("gemma2", "gemma3"), FIELDS["llama"] | SLIDING | CAPS)
 SCALING = "rope.scaling."
 # What multiplies yarn's own gain.
 GAIN = f"{SCALING}attn_factor"
@@ -128,6 +139,17 @@ ROPE_FACTORS = "rope_freqs.weight"
 # The only numbers behind yarn that llama.cpp computes these families with, whatever a file says.
 YARN = {"rope_low_factor": 1.0, "rope_high_factor": 32.0}
 LLAMA_3 = {"rope_low_factor": 1.0, "rope_high_factor": 4.0, "rope_original_window": 8192}
+# What llama.cpp always computes models of a family with.
+ALWAYS: dict[str, dict[str, Any]] = {
+    "gpt2": {"activation": "gelu"},
+    "smollm3": {"nope_every": 4},
+    "gemma2": {"full_every": 2},
+    "gemma3": {"full_every": 6, "sliding_rope_theta": 10000.0, "logit_softcap": None},
+}
+# Families with a sliding window, and those whose pairs of rotated numbers lie side by side.
+SLIDES, INTERLEAVED = ("gemma2", "gemma3"), ("llama", "smollm3")
+# Layers of the two largest models of Gemma, whose scores llama.cpp scales as if a head were wider.
+LARGEST_GEMMAS = {"gemma2": 46, "gemma3": 62}
 # What stands before facts of our own: the numbers behind another scaling.
 OWN = "seqgen"
 
@@ -182,7 +204,7 @@ def config_of(file: gguf.GGUFFile, family: str) -> TransformerConfig:
         raise file.error("there is no tensor token_embd.weight")
     facts.only(f"{family}.attention.causal", True)
     rope: dict[str, Any] = {}
-    table: dict[str, Any] = {"model_type": family}
+    table: dict[str, Any] = {"model_type": ARCHITECTURES[family]}
     called: dict[str, str] = {}
     for fact, (name,) in FIELDS.get(family, FIELDS["llama"]).items():
         key, into = f"{family}.{fact}", rope if fact.startswith(SCALING) else table
@@ -199,7 +221,11 @@ def config_of(file: gguf.GGUFFile, family: str) -> TransformerConfig:
         facts.finish()
         return hf_config.read(table, str(file.path), called)[0]
     table["rope_scaling"] = _scaling(facts, family, rope)
+    if table.get("sliding_window") == 0:
+        del table["sliding_window"]
     config, _ = hf_config.read(table, str(file.path), called)
+    if config.num_layers == LARGEST_GEMMAS.get(family):
+        raise file.error("the largest Gemma is read from a Hugging Face folder, not from GGUF")
     config = replace(config, bias=biased, qkv_bias="blk.0.attn_q.bias" in tensors and not biased)
     if config.rope_scaling == "yarn":
         gain = config.rope_gain * facts.real(f"{family}.{GAIN}", 1.0)
@@ -320,11 +346,11 @@ def _turned(
     Args:
         name: of the tensor, in the file.
         x: (heads D, ...).
-        family: only "llama" has them so.
+        family: only those of `INTERLEAVED` have them so.
         config: of the model.
         back: from the file's order to ours.
     """
-    if family != "llama" or not re.search(r"attn_[qk]\.(weight|bias)$", name):
+    if family not in INTERLEAVED or not re.search(r"attn_[qk]\.(weight|bias)$", name):
         return x
     heads = config.num_heads if "attn_q" in name else config.kv_heads
     pairs = (-1, 2) if back else (2, -1)
@@ -335,11 +361,12 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     """Export a transformer as pieces of a GGUF file; see `store.formats.Exporter`."""
     model, name = require_transformer(exported, "gguf"), exported.name
     config, window = model.config, model.config.span(model.config.num_layers - 1)
-    if window is not None and window >= config.window:  # it leaves out nothing
-        config = replace(config, sliding_window=None)
-    family, table = hf_config.write(config, name)
+    if window is not None and window >= config.window and config.full_every is None:
+        config = replace(config, sliding_window=None)  # it leaves out nothing
+    model_type, table = hf_config.write(config, name)
+    family = {theirs: ours for ours, theirs in ARCHITECTURES.items()}.get(model_type, model_type)
     _require_computed(config, family, name)
-    facts = _facts(table, name) | facts_of(exported.tokenizer, exported.framing, name)
+    facts = _facts(table, family, name) | facts_of(exported.tokenizer, exported.framing, name)
     template = exported.kept.get("chat_template")
     if isinstance(template, list):  # the file has one without a name
         template = next((x["template"] for x in template if x["name"] == "default"), None)
@@ -368,9 +395,8 @@ def _require_computed(config: TransformerConfig, family: str, name: str) -> None
     Raises:
         SeqgenError: names the setting.
     """
-    fixed: dict[str, Any] = {"activation": "gelu"} if family == "gpt2" else {}
-    fixed |= YARN if config.rope_scaling == "yarn" else {}
-    if config.span(config.num_layers - 1) is not None:
+    fixed = ALWAYS.get(family, {}) | (YARN if config.rope_scaling == "yarn" else {})
+    if config.span(config.num_layers - 1) is not None and family not in SLIDES:
         fixed["sliding_window"] = None
     if config.rope_scaling == "llama3" and family != "llama":  # the tensor of another is not read
         fixed["rope_scaling"] = None
@@ -400,15 +426,16 @@ def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType) -> int:
     return kind if shape[-1] % block == 0 else kinds["f16"][0]
 
 
-def _facts(table: Mapping[str, Any], title: str) -> dict[str, Any]:
+def _facts(table: Mapping[str, Any], family: str, title: str) -> dict[str, Any]:
     """Convert the fields of a `config.json` to GGUF metadata."""
-    family, rope = table["model_type"], dict(table.get("rope_scaling") or {})
+    rope = dict(table.get("rope_scaling") or {})
     if rope.get("rope_type") == "llama3":  # which is a tensor
         rope = {}
     if gain := rope.pop("attention_factor", None):
         rope[GAIN] = gain / hf_config.yarn_gain(rope["factor"])
     fields, named = {**table, **rope}, FIELDS.get(family, FIELDS["llama"])
-    known = {fact: fields[name] for fact, (name,) in named.items() if name in fields}
+    given = {fact: fields.get(name) for fact, (name,) in named.items()}
+    known = {fact: value for fact, value in given.items() if value is not None}
     known |= {GAIN: rope[GAIN]} if GAIN in rope else {}
     about = {"general.architecture": family, "general.name": title, "general.file_type": 0}
     return about | {f"{family}.{fact}": value for fact, value in known.items()}

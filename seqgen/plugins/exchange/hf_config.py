@@ -613,6 +613,8 @@ def _as_gemma(config: TransformerConfig, name: str) -> tuple[str, dict[str, Any]
         "final_logit_softcapping": config.logit_softcap,
         "sliding_window": config.sliding_window,
         "layer_types": layers,
+        "rope_theta": config.rope_theta,
+        "rope_scaling": rope if config.rope_scaling else None,
         "rope_parameters": {**rope, "rope_theta": config.rope_theta},
     }
     if config.qk_norm:

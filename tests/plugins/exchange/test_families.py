@@ -2,6 +2,7 @@
 
 import json
 
+import llama_cpp
 import numpy as np
 import pytest
 import torch
@@ -172,3 +173,118 @@ def test_a_model_of_no_family_is_not_exported(given, tmp_path, capsys):
     line = refusal(capsys, "export", "own", "--format", "hf", "--out", tmp_path / "hf")
     assert SETTINGS[given] in line
     assert len(records(capsys, "sample", "the", "-m", "own", "--max-tokens", "20")) == 1
+
+
+# What llama.cpp always computes a family with.
+GGUF = {
+    "smollm3": ({}, "smollm3"),
+    "olmo2": ({}, "olmo2"),
+    "phi3": ({}, "llama"),
+    "gemma2": ({}, "gemma2"),
+    "gemma3": ({"query_pre_attn_scalar": 12}, "gemma3"),
+    "llama3.2": ({}, "llama"),
+}
+
+
+@pytest.mark.parametrize("kind", GGUF)
+def test_gguf_files_are_written_and_read(kind, tmp_path):
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+    model = checkpoint(kind, tmp_path / "hf", **GGUF[kind][0])
+    import_model(tmp_path / "hf", name="m")
+    path = tmp_path / "m.gguf"
+    assert run(["export", "m", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    reader = gguf.GGUFReader(path)
+    family = reader.fields["general.architecture"].contents()
+    assert family == GGUF[kind][1]
+    architecture = gguf.MODEL_ARCH[family.upper()]
+    layers = model.config.num_hidden_layers
+    known = gguf.get_tensor_name_map(architecture, layers).mapping.values()
+    names = {name for _, name in known}
+    for tensor in reader.tensors:
+        assert tensor.name.removesuffix(".weight") in names, tensor.name
+    again = load(import_model(path, name="again").name, "cpu").model
+    with torch.no_grad():
+        assert (again(torch.tensor(IDS))[0] - theirs(model, IDS)).abs().max() < 1e-4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [kind for kind in GGUF if kind != "phi3"])
+def test_llama_cpp_computes_the_same(kind, tmp_path):
+    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
+    pytest.importorskip("gguf", reason="gguf is not installed")
+    model = checkpoint(kind, tmp_path / "hf", **GGUF[kind][0])
+    import_model(tmp_path / "hf", name="m")
+    path = tmp_path / "m.gguf"
+    assert run(["export", "m", "--format", "gguf", "--out", str(path), "--quiet"]) == 0
+    ids = IDS[:1, :28].tolist()
+    near = 1e-2 if kind.startswith("gemma") else 1e-3  # its GELU is a table of half precision
+    (found,) = llama_cpp.ask_llama_cpp(path, [["next", ids[0], 5]])
+    wanted = theirs(model, ids)[0, -1].log_softmax(-1)
+    for token, log_prob in found:
+        assert wanted[token].item() == pytest.approx(log_prob, abs=near)
+
+
+def test_phi3_is_read_from_gguf(tmp_path):
+    """Its matrices are fused in such files; these are what llama.cpp's own converter writes."""
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+    model = checkpoint("phi3", tmp_path / "hf")
+    import_model(tmp_path / "hf", name="m")
+    assert run(["export", "m", "--format", "gguf", "--out", str(tmp_path / "a.gguf")]) == 0
+    ours, names = gguf.GGUFReader(tmp_path / "a.gguf"), {}
+    for tensor in ours.tensors:
+        names[tensor.name] = np.array(tensor.data)
+    for layer in range(3):
+        block = f"blk.{layer}."
+        parts = [names.pop(f"{block}attn_{x}.weight") for x in "qkv"]
+        parts[:2] = [_as_neox(x, heads) for x, heads in zip(parts[:2], (4, 2), strict=True)]
+        names[f"{block}attn_qkv.weight"] = np.concatenate(parts)
+        pair = names.pop(f"{block}ffn_gate.weight"), names[f"{block}ffn_up.weight"]
+        names[f"{block}ffn_up.weight"] = np.concatenate(pair)
+    writer = gguf.GGUFWriter(tmp_path / "b.gguf", "phi3")
+    for key, field in ours.fields.items():
+        if key.startswith("tokenizer."):
+            value = field.contents()
+            put = writer.add_array if isinstance(value, list) else writer.add_key_value
+            kinds = () if isinstance(value, list) else (field.types[0],)
+            put(key, value, *kinds)
+    config = model.config
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_rope_scaling_orig_ctx_len(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_sliding_window(0)
+    for name, values in names.items():
+        writer.add_tensor(name, values)
+    for step in ("header", "kv_data", "tensors"):
+        getattr(writer, f"write_{step}_to_file")()
+    writer.close()
+    again = load(import_model(tmp_path / "b.gguf", name="again").name, "cpu").model
+    with torch.no_grad():
+        assert (again(torch.tensor(IDS))[0] - theirs(model, IDS)).abs().max() < 1e-4
+
+
+def _as_neox(x, heads):
+    """Undo the order of rotated pairs that files of type llama have."""
+    return x.reshape(heads, -1, 2, x.shape[-1]).swapaxes(1, 2).reshape(x.shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "says"),
+    [
+        ("gemma3", {"layer_types": ["sliding_attention"] * 7}, "full_every=None"),
+        ("gemma3-longer", {}, "full_every=2"),
+        ("smollm3", {"no_rope_layers": [1, 0, 1, 0, 1]}, "nope_every=2"),
+        ("mistral", {}, "sliding_window=7"),
+    ],
+)
+def test_what_llama_cpp_computes_otherwise_is_not_written(kind, more, says, tmp_path, capsys):
+    checkpoint(kind, tmp_path / "hf", **more)
+    import_model(tmp_path / "hf", name="m")
+    line = refusal(capsys, "export", "m", "--format", "gguf", "--out", tmp_path / "m.gguf")
+    assert says in line and "--format hf" in line
