@@ -75,6 +75,17 @@ INLINE floats sums_of(floats a, floats b, floats c, floats d) {
 
 INLINE float sum_of(floats x) { return sums_of(x, x, x, x)[0]; }
 
+INLINE float total(int64_t n, const float *a, int64_t step) {
+    floats sums = {0};
+    int64_t k = 0;
+    if (step == 1) {
+        for (; k + LANES <= n; k += LANES) sums += load(a + k);
+    }
+    float rest = 0;
+    for (; k < n; k++) rest += a[k * step];
+    return sum_of(sums) + rest;
+}
+
 /* ---- Threads ---- */
 
 /* Does part `part` of `parts` of some work. */
@@ -616,13 +627,17 @@ static void whole_product(const map *m, int64_t first, int64_t last, int64_t row
 /* ---- Maps W x + b of rows in blocks, as files have them ---- */
 
 /* The rows of W lie one after another, in one of these types of GGUF files: floating-point numbers,
-   or blocks of 32 or 256 whole numbers q with scales s and minima m, which stand for s q - m. They are
-   unpacked to floats, which then meet the rows of x. */
+   or blocks of 32 or 256 whole numbers q with scales s and minima m, which stand for s q - m. */
 enum { PANELS, F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K };
-enum { EIGHT = 8, SUPERBLOCK = 256, ROWS_AT_ONCE = 4, OUTPUTS_AT_ONCE = 32 };
+/* Bytes of W that are asked for before they are wanted. */
+enum { AHEAD = 3072 };
+enum { EIGHT = 8, SUPERBLOCK = 256, GROUPS = SUPERBLOCK / 16, ROWS_AT_ONCE = 4, OUTPUTS_AT_ONCE = 32 };
 typedef uint8_t bytes __attribute__((vector_size(16)));
+typedef int8_t signed_bytes __attribute__((vector_size(16)));
 typedef uint64_t two_words __attribute__((vector_size(16)));
+typedef int16_t shorts __attribute__((vector_size(32)));
 typedef uint16_t eight_halves __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint8_t eight_bytes __attribute__((vector_size(8)));
 typedef int32_t eight_integers __attribute__((vector_size(32)));
 typedef float eight __attribute__((vector_size(32)));
 typedef float eight_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
@@ -651,125 +666,23 @@ INLINE float number_of_half(const uint8_t *at) {
 #endif
 }
 
-INLINE eight numbers_at(const int type, const uint8_t *at) {
-    if (type == F32) return *(const eight_anywhere *)at;
-    if (type == BF16) {
-        return (eight)(__builtin_convertvector(*(const eight_halves *)at, eight_integers) << 16);
-    }
-#ifdef __F16C__
-    return (eight)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at));
-#else
-    eight x;
-    for (int i = 0; i < EIGHT; i++) x[i] = number_of_half(at + 2 * i);
-    return x;
-#endif
-}
-
-/* Writes 16 numbers s q - m, of bytes q with or without a sign. */
-INLINE void put_numbers(const int has_sign, eight *to, bytes q, float scale, float minimum) {
-    eight_integers whole[2];
-#ifdef __AVX2__
-    const __m128i low = (__m128i)q, high = _mm_srli_si128((__m128i)q, EIGHT);
-    whole[0] = (eight_integers)(has_sign ? _mm256_cvtepi8_epi32(low) : _mm256_cvtepu8_epi32(low));
-    whole[1] = (eight_integers)(has_sign ? _mm256_cvtepi8_epi32(high) : _mm256_cvtepu8_epi32(high));
-#else
-    for (int i = 0; i < 16; i++) whole[i / EIGHT][i % EIGHT] = has_sign ? (int8_t)q[i] : q[i];
-#endif
+INLINE void sixteen_at(const int type, const uint8_t *at, eight *to) {
     UNROLLED for (int i = 0; i < 2; i++) {
-        to[i] = __builtin_convertvector(whole[i], eight) * scale - minimum;
-    }
-}
-
-INLINE bytes bytes_at(const uint8_t *at) {
-    bytes x;
-    memcpy(&x, at, sizeof x);
-    return x;
-}
-
-/* Of 16 bits, each as 16 or 0. */
-INLINE bytes fifth_bits(const uint8_t *at) {
-    const bytes places = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const uint64_t each = 0x0101010101010101;
-    const bytes of_both = (bytes)(two_words){at[0] * each, at[1] * each};
-    return (bytes)((of_both & places) == places) & 16;
-}
-
-/* The scale, or the minimum, of group j of eight, in 6 bits each of twelve bytes. */
-INLINE int six_bits(const uint8_t *at, int j, int minimum) {
-    const uint8_t *own = at + j + 4 * minimum;
-    if (j < 4) return *own & 63;
-    return (minimum ? at[j + 4] >> 4 : at[j + 4] & 15) | (own[-4] >> 6) << 4;
-}
-
-/* A number in the middle of those that q can be is a minimum, too: its product is exact. */
-INLINE void unpack_small(const int type, const uint8_t *at, eight *to) {
-    const int has_minimum = type == Q4_1 || type == Q5_1, has_fifth = type == Q5_0 || type == Q5_1;
-    const float scale = number_of_half(at), middle = type == Q8_0 ? 0 : has_fifth ? 16 : 8;
-    const float minimum = has_minimum ? -number_of_half(at + 2) : middle * scale;
-    const uint8_t *fifth = at + 2 + 2 * has_minimum;
-    const bytes both = bytes_at(fifth + 4 * has_fifth);
-    UNROLLED for (int half = 0; half < 2; half++) {
-        bytes q = half ? both >> 4 : both & 15;
-        if (type == Q8_0) q = bytes_at(fifth + 16 * half);
-        if (has_fifth) q |= fifth_bits(fifth + 2 * half);
-        put_numbers(type == Q8_0, to + 2 * half, q, scale, minimum);
-    }
-}
-
-INLINE void unpack_with_minima(const int type, const uint8_t *at, eight *to) {
-    const float scale = number_of_half(at), minimum = number_of_half(at + 2);
-    const uint8_t *fifth = at + 16, *low = fifth + (type == Q5_K ? 32 : 0);
-    UNROLLED for (int j = 0; j < 8; j++) {
-        const float own = scale * six_bits(at + 4, j, 0), least = minimum * six_bits(at + 4, j, 1);
-        UNROLLED for (int half = 0; half < 2; half++) {
-            const bytes both = bytes_at(low + 32 * (j / 2) + 16 * half);
-            bytes q = j % 2 ? both >> 4 : both & 15;
-            if (type == Q5_K) q |= (bytes_at(fifth + 16 * half) >> j & 1) << 4;
-            put_numbers(0, to + 4 * j + 2 * half, q, own, least);
+        if (type == F32) to[i] = *(const eight_anywhere *)(at + 32 * i);
+#ifdef __AVX2__
+        if (type == F16) to[i] = (eight)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)at + i));
+        if (type == BF16) {
+            const __m256i both = _mm256_loadu_si256((const __m256i *)at), zero = _mm256_setzero_si256();
+            const __m256i order = _mm256_permute4x64_epi64(both, 0xd8); /* halves unpack by lanes */
+            to[i] = (eight)(i ? _mm256_unpackhi_epi16(zero, order) : _mm256_unpacklo_epi16(zero, order));
         }
-    }
-}
-
-INLINE void unpack_six_bits(const uint8_t *at, eight *to) {
-    const float scale = number_of_half(at + 208);
-    UNROLLED for (int group = 0; group < 16; group++) {
-        const int n = group / 8, j = group / 2 % 4, half = group % 2;
-        const bytes both = bytes_at(at + 64 * n + 32 * (j % 2) + 16 * half);
-        const bytes high = bytes_at(at + 128 + 32 * n + 16 * half) >> 2 * j & 3;
-        const float own = scale * ((const int8_t *)at)[192 + group];
-        put_numbers(0, to + 2 * group, (j < 2 ? both & 15 : both >> 4) | high << 4, own, 32 * own);
-    }
-}
-
-INLINE void unpack_few_bits(const int type, const uint8_t *at, eight *to) {
-    const int third = type == Q3_K;
-    const uint8_t *scales = at + (third ? 96 : 0), *low = at + (third ? 32 : 16);
-    const float scale = number_of_half(at + (third ? 108 : 80));
-    const float minimum = third ? 0 : number_of_half(at + 82);
-    UNROLLED for (int group = 0; group < 16; group++) {
-        const int n = group / 8, j = group / 2 % 4, half = group % 2;
-        bytes q = bytes_at(low + 32 * n + 16 * half) >> 2 * j & 3;
-        float own = scale * (scales[group] & 15), least = minimum * (scales[group] >> 4);
-        if (third) {
-            const int low_bits = group < 8 ? scales[group] & 15 : scales[group - 8] >> 4;
-            own = scale * ((low_bits | (scales[8 + group % 4] >> 2 * (group / 4) & 3) << 4) - 32);
-            q |= (bytes_at(at + 16 * half) >> (4 * n + j) & 1) << 2, least = 4 * own;
+#else
+        for (int k = 0; k < EIGHT && type == F16; k++) to[i][k] = number_of_half(at + 2 * (EIGHT * i + k));
+        if (type == BF16) {
+            const eight_halves *halves = (const eight_halves *)at + i;
+            to[i] = (eight)(__builtin_convertvector(*halves, eight_integers) << 16);
         }
-        put_numbers(0, to + 2 * group, q, own, least);
-    }
-}
-
-INLINE void unpack(const int type, const uint8_t *at, eight *to) {
-    if (type <= BF16) {
-        UNROLLED for (int i = 0; i < 4; i++) to[i] = numbers_at(type, at + i * width_of(type) / 4);
-    } else if (type <= Q8_0) {
-        unpack_small(type, at, to);
-    } else if (type == Q4_K || type == Q5_K) {
-        unpack_with_minima(type, at, to);
-    } else if (type == Q6_K) {
-        unpack_six_bits(at, to);
-    } else {
-        unpack_few_bits(type, at, to);
+#endif
     }
 }
 
@@ -779,33 +692,29 @@ INLINE float sum_of_eight(eight x) {
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-/* Adds the products of a block of W, for one or two outputs, with rows of x. */
-INLINE void add_block(const int type, const int outputs, const int rows, const uint8_t *w,
-                      int64_t w_step, const float *x, int64_t x_step,
-                      eight sums[2][ROWS_AT_ONCE][2]) {
-    eight numbers[2][SUPERBLOCK / EIGHT];
-    UNROLLED for (int p = 0; p < outputs; p++) unpack(type, w + p * w_step, numbers[p]);
-#define ADD(I, SUM) \
-    UNROLLED for (int p = 0; p < outputs; p++) { \
-        UNROLLED for (int r = 0; r < rows; r++) { \
-            const eight of_x = *(const eight_anywhere *)(x + r * x_step + EIGHT * (I)); \
-            sums[p][r][SUM] += numbers[p][I] * of_x; \
-        } \
+/* Adds the products of 32 floating-point numbers of W, for one or two outputs, with rows of x. */
+INLINE void add_numbers(const int type, const int outputs, const int rows, const uint8_t *w,
+                        int64_t w_step, const float *x, int64_t x_step,
+                        eight sums[2][ROWS_AT_ONCE][2]) {
+    UNROLLED for (int i = 0; i < 2; i++) {
+        UNROLLED for (int p = 0; p < outputs; p++) {
+            eight numbers[2];
+            sixteen_at(type, w + p * w_step + i * (width_of(type) / 2), numbers);
+            UNROLLED for (int k = 0; k < 2; k++) {
+                UNROLLED for (int r = 0; r < rows; r++) {
+                    const float *of_x = x + r * x_step + (2 * i + k) * EIGHT;
+                    sums[p][r][k] += numbers[k] * *(const eight_anywhere *)of_x;
+                }
+            }
+        }
     }
-    ADD(0, 0) ADD(1, 1) ADD(2, 0) ADD(3, 1)
-    for (int i = BLOCK / EIGHT; i < size_of(type) / EIGHT; i += 2) {
-        ADD(i, 0)
-        ADD(i + 1, 1)
-    }
-#undef ADD
 }
 
 /* What outputs from `first` on make of rows of x. Two sums of each, for one would wait for itself. */
-INLINE void rows_tile(const int type, const int outputs, const int rows, const map *m, int64_t first,
-                      const float *x, int64_t x_step, float *y, int64_t y_step) {
-    const int64_t size = size_of(type), width = width_of(type), blocks = m->inputs / size;
-    const int64_t left = m->inputs - blocks * size, left_bytes = left * width / size;
-    const int64_t each = blocks * width + left_bytes;
+INLINE void numbers_tile(const int type, const int outputs, const int rows, const map *m, int64_t first,
+                         const float *x, int64_t x_step, float *y, int64_t y_step) {
+    const int64_t width = width_of(type), blocks = m->inputs / BLOCK, left = m->inputs % BLOCK;
+    const int64_t left_bytes = left * width / BLOCK, each = blocks * width + left_bytes;
     const uint8_t *w = (const uint8_t *)m->packed + first * each;
     eight sums[2][ROWS_AT_ONCE][2];
     UNROLLED for (int p = 0; p < outputs; p++) {
@@ -813,21 +722,21 @@ INLINE void rows_tile(const int type, const int outputs, const int rows, const m
     }
     for (int64_t b = 0; b < blocks; b++) {
         UNROLLED for (int p = 0; p < outputs; p++) {
-            const uint8_t *ahead = w + p * each + b * width + 1024;
-            UNROLLED for (int i = 0; i < width; i += 64) __builtin_prefetch(ahead + i);
+            __builtin_prefetch(w + p * each + b * width + AHEAD);
+            if (type == F32) __builtin_prefetch(w + p * each + b * width + AHEAD + 64);
         }
-        add_block(type, outputs, rows, w + b * width, each, x + b * size, x_step, sums);
+        add_numbers(type, outputs, rows, w + b * width, each, x + b * BLOCK, x_step, sums);
     }
-    if (type <= BF16 && left) {
+    if (left) {
         float of_x[ROWS_AT_ONCE][BLOCK] = {0};
         uint8_t of_w[2][BLOCK * sizeof(float)] = {0};
         for (int r = 0; r < rows; r++) {
-            memcpy(of_x[r], x + r * x_step + blocks * size, (size_t)left * sizeof(float));
+            memcpy(of_x[r], x + r * x_step + blocks * BLOCK, (size_t)left * sizeof(float));
         }
         for (int p = 0; p < outputs; p++) {
             memcpy(of_w[p], w + p * each + blocks * width, (size_t)left_bytes);
         }
-        add_block(type, outputs, rows, of_w[0], sizeof of_w[0], of_x[0], BLOCK, sums);
+        add_numbers(type, outputs, rows, of_w[0], sizeof of_w[0], of_x[0], BLOCK, sums);
     }
     UNROLLED for (int p = 0; p < outputs; p++) {
         UNROLLED for (int r = 0; r < rows; r++) {
@@ -837,11 +746,243 @@ INLINE void rows_tile(const int type, const int outputs, const int rows, const m
     }
 }
 
-typedef void rows_form(const map *, int64_t, const float *, int64_t, float *, int64_t);
+/* 32 numbers of x in whole ones, scale (x + rest / 2^15), which is closer to them than float32 is to
+   the largest of them. Rounding to 16 bits alone changes logits by
+   more than float32 does: the large numbers of some blocks make the others coarse. */
+typedef struct {
+    int16_t x[BLOCK], rest[BLOCK];
+} fine_block;
+
+/* A row of x: its blocks, their scales, and the sums of each 16 of its numbers. */
+typedef struct {
+    const fine_block *blocks;
+    const float *scales, *sums;
+} fine_row;
+
+INLINE int64_t fine_bytes(int64_t inputs) {
+    return inputs / BLOCK * (int64_t)(sizeof(fine_block) + 3 * sizeof(float));
+}
+INLINE fine_row fine_row_at(const char *at, int64_t inputs) {
+    const int64_t blocks = inputs / BLOCK;
+    const float *scales = (const float *)(at + blocks * (int64_t)sizeof(fine_block));
+    return (fine_row){(const fine_block *)at, scales, scales + blocks};
+}
+
+/* Rounds a row of x. */
+static void rounded_finely(const float *x, int64_t inputs, char *at) {
+    const fine_row row = fine_row_at(at, inputs);
+    fine_block *to = (fine_block *)row.blocks;
+    float *scales = (float *)row.scales, *sums = (float *)row.sums;
+    for (; inputs > 0; inputs -= BLOCK, x += BLOCK, to++, scales++, sums += 2) {
+        int32_t most = 0;
+        for (int i = 0; i < BLOCK; i++) {
+            int32_t bits;
+            memcpy(&bits, x + i, sizeof bits);
+            bits &= INT32_MAX;
+            most = bits > most ? bits : most;
+        }
+        float scale;
+        memcpy(&scale, &most, sizeof scale);
+        scale = (scale > 1e-30f ? scale : 1e-30f) * (1.0f / INT16_MAX);
+        const float by = 1.0f / scale;
+        INDEPENDENT for (int i = 0; i < BLOCK; i++) {
+            const float whole = (x[i] * by + 12582912.0f) - 12582912.0f;
+            const float rest = (x[i] - whole * scale) * by * 32768.0f;
+            to->x[i] = (int16_t)(int32_t)whole;
+            to->rest[i] = (int16_t)(int32_t)((rest + 12582912.0f) - 12582912.0f);
+        }
+        *scales = scale;
+        sums[0] = total(16, x, 1), sums[1] = total(16, x + 16, 1);
+    }
+}
+
+INLINE bytes bytes_at(const uint8_t *at) {
+    bytes x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+INLINE shorts widened_bytes(bytes x) {
+#ifdef __AVX2__
+    return (shorts)_mm256_cvtepu8_epi16((__m128i)x);
+#else
+    return __builtin_convertvector(x, shorts);
+#endif
+}
+
+INLINE shorts widened_signed(bytes x) {
+#ifdef __AVX2__
+    return (shorts)_mm256_cvtepi8_epi16((__m128i)x);
+#else
+    return __builtin_convertvector((signed_bytes)x, shorts);
+#endif
+}
+
+#ifdef __clang__
+#define SHUFFLED_BYTES(A, ...) __builtin_shufflevector(A, A, __VA_ARGS__)
+#else
+#define SHUFFLED_BYTES(A, ...) __builtin_shuffle(A, (bytes){__VA_ARGS__})
+#endif
+
+/* Of 16 bits, each as 16 or 0. */
+INLINE bytes fifth_bits(const uint8_t *at) {
+    const bytes places = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    uint16_t bits;
+    memcpy(&bits, at, sizeof bits);
+    const bytes both = (bytes)(two_words){bits, 0};
+    const bytes each = SHUFFLED_BYTES(both, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    return (bytes)((each & places) == places) & 16;
+}
+
+/* The 16 whole numbers of group g of a block. */
+INLINE shorts group_of(const int type, const uint8_t *at, const int g) {
+    const int n = g / 8, j = g / 2 % 4, half = 16 * (g % 2);
+    if (type == Q8_0) return widened_signed(bytes_at(at + 2 + half));
+    if (type < Q8_0) {
+        const int has_minimum = type == Q4_1 || type == Q5_1, has_fifth = type >= Q5_0;
+        const uint8_t *fifth = at + 2 + 2 * has_minimum;
+        const shorts both = widened_bytes(bytes_at(fifth + 4 * has_fifth));
+        shorts q = g ? both >> 4 : both & 15;
+        if (has_fifth) q |= widened_bytes(fifth_bits(fifth + 2 * g));
+        return has_minimum ? q : q - (int16_t)(has_fifth ? 16 : 8);
+    }
+    if (type == Q4_K || type == Q5_K) {
+        const int low = type == Q5_K ? 48 : 16, sub = g / 2;
+        const shorts both = widened_bytes(bytes_at(at + low + 32 * (sub / 2) + half));
+        const shorts q = sub % 2 ? both >> 4 : both & 15;
+        return type == Q4_K ? q : q | (widened_bytes(bytes_at(at + 16 + half)) >> sub & 1) << 4;
+    }
+    if (type == Q6_K) {
+        const shorts both = widened_bytes(bytes_at(at + 64 * n + 32 * (j % 2) + half));
+        const shorts high = widened_bytes(bytes_at(at + 128 + 32 * n + half)) >> 2 * j & 3;
+        return ((j < 2 ? both & 15 : both >> 4) | high << 4) - 32;
+    }
+    const shorts q = widened_bytes(bytes_at(at + (type == Q3_K ? 32 : 16) + 32 * n + half)) >> 2 * j & 3;
+    if (type == Q2_K) return q;
+    return (q | (widened_bytes(bytes_at(at + half)) >> (4 * n + j) & 1) << 2) - 4;
+}
+
+/* The whole scales of the groups of a superblock, or of 32 numbers; and its whole minima of groups. */
+INLINE void scales_of(const int type, const uint8_t *at, uint8_t *scales, uint8_t *minima) {
+    uint32_t w[3];
+    memcpy(w, at + (type == Q3_K ? 96 : 4), sizeof w);
+    if (type == Q6_K) {
+        memcpy(scales, at + 192, GROUPS);
+    } else if (type == Q2_K) {
+        const bytes both = bytes_at(at), low = both & 15, high = both >> 4;
+        memcpy(scales, &low, GROUPS), memcpy(minima, &high, GROUPS);
+    } else if (type == Q3_K) {
+        uint32_t six[4];
+        for (int k = 0; k < 4; k++) {
+            six[k] = ((w[k % 2] >> 4 * (k / 2)) & 0x0f0f0f0f) | ((w[2] >> 2 * k) & 0x03030303) << 4;
+        }
+        const bytes lower = bytes_at((const uint8_t *)six) - 32;
+        memcpy(scales, &lower, GROUPS);
+    } else {
+        const uint32_t upper[2] = {(w[0] >> 6) & 0x03030303, (w[1] >> 6) & 0x03030303};
+        const uint32_t first[2] = {w[0] & 0x3f3f3f3f, (w[2] & 0x0f0f0f0f) | upper[0] << 4};
+        const uint32_t last[2] = {w[1] & 0x3f3f3f3f, (w[2] >> 4 & 0x0f0f0f0f) | upper[1] << 4};
+        const bytes eight = (bytes)(two_words){last[0] | (uint64_t)last[1] << 32, 0};
+        const bytes twice = SHUFFLED_BYTES(eight, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+        memcpy(scales, first, sizeof first), memcpy(minima, &twice, GROUPS);
+    }
+}
+
+INLINE eight_integers products_of_pairs(shorts a, const int16_t *at) {
+#ifdef __AVX2__
+    return (eight_integers)_mm256_madd_epi16((__m256i)a, _mm256_loadu_si256((const __m256i *)at));
+#else
+    eight_integers sums;
+    for (int i = 0; i < EIGHT; i++) sums[i] = a[2 * i] * at[2 * i] + a[2 * i + 1] * at[2 * i + 1];
+    return sums;
+#endif
+}
+
+INLINE eight floats_of(const uint8_t *at) {
+    eight_bytes x;
+    memcpy(&x, at, sizeof x);
+#ifdef __AVX2__
+    return (eight)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)at)));
+#else
+    return __builtin_convertvector(x, eight);
+#endif
+}
+
+INLINE eight products_of_block(shorts low, shorts high, const fine_block *x) {
+    const eight_integers whole = products_of_pairs(low, x->x) + products_of_pairs(high, x->x + 16);
+    const eight_integers rest = products_of_pairs(low, x->rest) + products_of_pairs(high, x->rest + 16);
+    return __builtin_convertvector(whole, eight) + __builtin_convertvector(rest, eight) * 0x1p-15f;
+}
+
+/* What outputs from `first` on make of rows of x in fine blocks. Products with whole numbers, and
+   with the whole scales of 16 of them, are added up exactly within a block of x. */
+INLINE void blocks_tile(const int type, const int outputs, const int rows, const map *m, int64_t first,
+                        const char *x, int64_t x_step, float *y, int64_t y_step) {
+    const int is_super = type > Q8_0, of_32 = type == Q4_K || type == Q5_K;
+    const int has_minimum = type == Q4_1 || type == Q5_1, has_minima = of_32 || type == Q2_K;
+    const int64_t size = size_of(type), width = width_of(type), blocks = m->inputs / size;
+    const int at_scale = type == Q2_K ? 80 : type == Q3_K ? 108 : type == Q6_K ? 208 : 0;
+    const uint8_t *w = (const uint8_t *)m->packed + first * blocks * width;
+    eight sums[2][ROWS_AT_ONCE];
+    float rest[2][ROWS_AT_ONCE];
+    UNROLLED for (int p = 0; p < outputs; p++) {
+        UNROLLED for (int r = 0; r < rows; r++) sums[p][r] = (eight){0}, rest[p][r] = 0;
+    }
+    for (int64_t b = 0; b < blocks; b++) {
+        UNROLLED for (int p = 0; p < outputs; p++) {
+            const uint8_t *at = w + (p * blocks + b) * width;
+            UNROLLED for (int i = 0; i < width; i += 64) __builtin_prefetch(at + AHEAD + i);
+            const float scale = number_of_half(at + at_scale);
+            const float minimum = has_minimum || has_minima ? number_of_half(at + at_scale + 2) : 0;
+            uint8_t scales[GROUPS], minima[GROUPS];
+            float of_both[ROWS_AT_ONCE][EIGHT];
+            if (is_super) {
+                scales_of(type, at, scales, minima);
+                const eight own = of_32 ? floats_of(scales) * scale : (eight){0} + scale;
+                UNROLLED for (int r = 0; r < rows; r++) {
+                    const float *of_x = fine_row_at(x + r * x_step, m->inputs).scales + b * EIGHT;
+                    *(eight_anywhere *)of_both[r] = own * *(const eight_anywhere *)of_x;
+                }
+            }
+            UNROLLED for (int s = 0; s < size / BLOCK; s++) {
+                shorts low = group_of(type, at, 2 * s), high = group_of(type, at, 2 * s + 1);
+                if (is_super && !of_32) {
+                    low *= (shorts){0} + (int8_t)scales[2 * s];
+                    high *= (shorts){0} + (int8_t)scales[2 * s + 1];
+                }
+                UNROLLED for (int r = 0; r < rows; r++) {
+                    const fine_row of_x = fine_row_at(x + r * x_step, m->inputs);
+                    const int64_t block = b * (size / BLOCK) + s;
+                    const float by = is_super ? of_both[r][s] : scale * of_x.scales[block];
+                    sums[p][r] += products_of_block(low, high, of_x.blocks + block) * by;
+                    if (!has_minimum) continue;
+                    rest[p][r] += minimum * (of_x.sums[2 * block] + of_x.sums[2 * block + 1]);
+                }
+            }
+            if (!has_minima) continue;
+            UNROLLED for (int half = 0; half < 2; half++) {
+                const eight least_of_groups = floats_of(minima + EIGHT * half) * -minimum;
+                UNROLLED for (int r = 0; r < rows; r++) {
+                    const float *of_x = fine_row_at(x + r * x_step, m->inputs).sums + b * GROUPS;
+                    sums[p][r] += least_of_groups * *(const eight_anywhere *)(of_x + EIGHT * half);
+                }
+            }
+        }
+    }
+    UNROLLED for (int p = 0; p < outputs; p++) {
+        UNROLLED for (int r = 0; r < rows; r++) {
+            y[r * y_step + first + p] = sum_of_eight(sums[p][r]) + rest[p][r] + m->bias[first + p];
+        }
+    }
+}
+
+/* x is in floats for W in floating-point numbers, else in fine blocks; rows lie `x_step` bytes apart. */
+typedef void rows_form(const map *, int64_t, const char *, int64_t, float *, int64_t);
 #define FORM(TYPE, P, R) \
     static __attribute__((noinline)) void TYPE##_##P##_##R( \
-        const map *m, int64_t first, const float *x, int64_t x_step, float *y, int64_t y_step) { \
-        rows_tile(TYPE, P, R, m, first, x, x_step, y, y_step); \
+        const map *m, int64_t first, const char *x, int64_t x_step, float *y, int64_t y_step) { \
+        if (TYPE > BF16) blocks_tile(TYPE, P, R, m, first, x, x_step, y, y_step); \
+        else numbers_tile(TYPE, P, R, m, first, (const float *)x, x_step / 4, y, y_step); \
     }
 #define FORMS(TYPE) FORM(TYPE, 2, 1) FORM(TYPE, 1, 1) FORM(TYPE, 1, 2) FORM(TYPE, 1, 3) FORM(TYPE, 1, 4)
 FORMS(F32) FORMS(F16) FORMS(BF16) FORMS(Q4_0) FORMS(Q4_1) FORMS(Q5_0) FORMS(Q5_1) FORMS(Q8_0)
@@ -855,7 +996,7 @@ static rows_form *const ROWS_FORMS[][1 + ROWS_AT_ONCE] = {
 #undef FORMS
 
 /* Of outputs `first` to `last`: as many as stay in the cache meet all rows of x, in tiles of them. */
-static void rows_product(const map *m, int64_t first, int64_t last, int64_t rows, const float *x,
+static void rows_product(const map *m, int64_t first, int64_t last, int64_t rows, const char *x,
                          int64_t x_step, float *y, int64_t y_step) {
     rows_form *const *forms = ROWS_FORMS[m->type];
     for (; first < last; first += OUTPUTS_AT_ONCE) {
@@ -890,7 +1031,9 @@ static void product_part(const void *about, int64_t part, int64_t parts) {
     const int64_t first = 4 * (fours * part / parts);
     const int64_t last = least(panels, 4 * (fours * (part + 1) / parts));
     if (in_rows) {
-        rows_product(o->m, first, last, o->rows, o->x, o->x_step, o->y, o->y_step);
+        const char *x = o->whole ? o->whole : (const char *)o->x;
+        const int64_t step = o->whole ? fine_bytes(o->m->inputs) : o->x_step * (int64_t)sizeof(float);
+        rows_product(o->m, first, last, o->rows, x, step, o->y, o->y_step);
     } else if (o->whole) {
         whole_product(o->m, first, last, o->rows, o->whole, o->y, o->y_step);
     } else {
@@ -900,14 +1043,20 @@ static void product_part(const void *about, int64_t part, int64_t parts) {
 
 void product(const map *m, int64_t rows, const float *x, int64_t x_step, float *y, int64_t y_step,
              void *scratch) {
-    void *whole = m->scales || m->of_blocks ? scratch : 0;
     const int is_wide = WIDENS && !m->of_blocks && rows > 1, added = m->of_blocks ? 8 : ADDED;
-    void *to = whole;
-    for (int64_t r = 0; whole && r < rows; r++) {
+    const int rounds = m->scales || m->of_blocks;
+    void *to = scratch;
+    for (int64_t r = 0; rounds && r < rows; r++) {
         const float *in = x + r * x_step;
         to = is_wide ? (void *)rounded_wide(in, m->inputs, 0, to) : rounded(in, m->inputs, added, to);
     }
+    int is_fine = 0;
+    for (const map *some = m; some; some = some->next) is_fine |= some->type > BF16;
+    for (int64_t r = 0; is_fine && r < rows; r++) {
+        rounded_finely(x + r * x_step, m->inputs, (char *)scratch + r * fine_bytes(m->inputs));
+    }
     for (; m; y += m->outputs, m = m->next) {
+        void *whole = rounds || m->type > BF16 ? scratch : 0;
         const product_work all_of_it = {m, rows, x_step, y_step, x, whole, y};
         share(product_part, &all_of_it, rows * m->inputs * m->outputs);
     }
@@ -992,17 +1141,6 @@ static void line(int64_t code, int64_t n, float *out, int64_t step, const float 
     case MAXIMUM: BINARY(x > y || x != x ? x : y); break;
     case MINIMUM: BINARY(x < y || x != x ? x : y); break;
     }
-}
-
-INLINE float total(int64_t n, const float *a, int64_t step) {
-    floats sums = {0};
-    int64_t k = 0;
-    if (step == 1) {
-        for (; k + LANES <= n; k += LANES) sums += load(a + k);
-    }
-    float rest = 0;
-    for (; k < n; k++) rest += a[k * step];
-    return sum_of(sums) + rest;
 }
 
 INLINE float largest(int64_t n, const float *a, int64_t step) {

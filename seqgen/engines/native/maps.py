@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from seqgen.engines.blocks import CODES, BlockMatrix
+from seqgen.engines.blocks import CODES, NUMBERS, BlockMatrix
 from seqgen.engines.native.library import library
 
 # Inputs that whole numbers take at a time; and those of x that share a scale, of int4's W too.
@@ -156,6 +156,9 @@ class NativeBlockMap(NativeMap):
             about.type, about.next = CODES[part.kind], self.address
             self._kept += raw, about
             self.address = ctypes.addressof(about)
+        # Of a block of x a scale, two sums, and twice 16 bits a number.
+        rounds = any(part.kind not in NUMBERS for part in weight.parts)
+        self.scratch = rounds * (self.inputs // BLOCK) * (12 + 4 * BLOCK)
 
 
 def _in_panels(weight: np.ndarray, panel: int) -> np.ndarray:
