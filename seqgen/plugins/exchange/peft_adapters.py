@@ -106,7 +106,9 @@ def read_adapters(folder: Path, config: TransformerConfig, name: str) -> Adapter
         files.check(parts, ())
         if not parts:
             raise SeqgenError(f"{folder / WEIGHTS} has no adapters")
-        tensors |= {part.ours: files.read(part) * scales.get(part.ours, 1.0) for part in parts}
+        tensors |= {
+            part.ours: files.read(part).float() * scales.get(part.ours, 1.0) for part in parts
+        }
     return Adapters(tensors, rank, float(alpha))
 
 

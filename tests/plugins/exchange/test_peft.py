@@ -11,6 +11,7 @@ from helpers_cli import refusal
 from hf_models import SOURCES, checkpoint, pair_checkpoint
 from safetensors.torch import load_file, save_file
 
+from seqgen import store
 from seqgen.cli import run
 from seqgen.plugins.exchange.exchange import import_model
 from seqgen.store.loading import load
@@ -115,6 +116,19 @@ def test_a_scale_by_the_root_of_the_rank(folders, tmp_path):
     one, other = (load(name, "cpu").model.state_dict() for name in ("one", "other"))
     for name, tensor in one.items():
         torch.testing.assert_close(other[name], tensor, rtol=1e-6, atol=1e-7)
+
+
+def test_adapters_in_bf16_are_scaled_in_float32(folders, tmp_path):
+    folder, pair = folders("gpt2"), drawn("transformer.h.0.attn.c_proj", 32, 32)
+    import_model(folder, name="base")
+    rounded = {name: tensor.bfloat16() for name, tensor in pair.items()}
+    scaled = {"lora_alpha": 6, "alpha_pattern": {"attn.c_proj": 2.2}}
+    import_model(with_adapters(folder, tmp_path, scaled, **rounded), name="one")
+    wide = {name: tensor.float() for name, tensor in rounded.items()}
+    import_model(with_adapters(folder, tmp_path, scaled, **wide), name="other")
+    one, other = (store.find(name).own_tensors() for name in ("one", "other"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def run_all(loaded):
