@@ -79,6 +79,8 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
     before = prompt.tokens[:cut] or (loaded.framing.start,)
     raw = prompt.text.encode()
     raw = raw[len(raw) - size :]
+    if raw != b"".join(segmentation.texts[token] for token in prompt.tokens[cut:]):
+        return prompt  # the tokenizer has dropped something of it
     state = model.start_after(before[-CONTEXT:])
     for byte in raw:
         _, state = model.step([byte + OFFSET], state)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.tokenizers import Tokenizer
 
+# What tokenizers change that normalise texts: white space, capitals, accents.
+PROBE = " The  Day\n\n\tCafe\u0301 \u00e9 12!\n"
 # How many covers of a text are kept.
 MOST = 64
 # The share of all covers that a canonical one needs for its last token to be read.
@@ -64,11 +66,20 @@ def require_view(loaded: LoadedModel, what: str) -> None:
     name = loaded.stored.name
     if loaded.backward:
         raise SeqgenError(f"{name} reads from right to left, and bytes are read from left to right")
-    if not loaded.tokenizer.lossless:
+    if not keeps_texts(loaded.tokenizer):
         raise SeqgenError(
             f"{name} cannot be seen byte by byte: its {loaded.tokenizer.kind} tokenizer changes "
             "texts, so that they cannot be restored from the tokens"
         )
+
+
+def keeps_texts(tokenizer: Tokenizer) -> bool:
+    """Check whether the bytes of the tokens of a text, joined, are the text.
+
+    Tokenizers over bytes of which a few are missing, such as SmolLM2's, are not lossless, but keep
+    all texts without these.
+    """
+    return tokenizer.lossless or tokenizer.text_bytes(tokenizer.encode(PROBE)) == PROBE.encode()
 
 
 def seen_by_bytes(

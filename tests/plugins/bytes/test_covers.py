@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from helpers_cli import has_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefix_model import PrefixModel
 from small_vocabulary import SmallBPE
 
 from seqgen.plugins.bytes.covers import Segmentation
-from seqgen.plugins.bytes.view import seen_by_bytes
+from seqgen.plugins.bytes.view import keeps_texts, seen_by_bytes
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import KINDS
 from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
@@ -222,3 +225,38 @@ def test_weights_of_long_texts_do_not_vanish():
     probs = distributions(model, b"abacbc" * 60)
     assert np.isfinite(probs).all()
     assert probs.sum(-1) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.skipif(not has_plugin("exchange"), reason="needs the plugin exchange")
+def test_a_tokenizer_over_bytes_from_elsewhere():
+    pytest.importorskip("tokenizers")
+    from hf_models import byte_level
+
+    from seqgen.plugins.exchange.imported_tokenizers import HuggingFaceTokenizer
+
+    content = json.loads(byte_level(vocab_size=400).to_str())
+    for missing in ("\u0104", "\u00f2"):  # the bytes 4 and F2, which SmolLM2 lacks as well
+        del content["model"]["vocab"][missing]
+    ids = sorted(content["model"]["vocab"].values())
+    vocab = {name: ids.index(i) for name, i in content["model"]["vocab"].items()}
+    content["model"]["vocab"] = vocab
+    content["added_tokens"][0]["id"] = vocab["<|endoftext|>"]
+    tokenizer = HuggingFaceTokenizer(json.dumps(content).encode())
+    assert not tokenizer.lossless
+    assert keeps_texts(tokenizer)
+    segmentation = Segmentation(tokenizer, False)
+    # Two newlines are split in two before a word, and joined before the end of a text.
+    newline = tokenizer.newline_id
+    assert segmentation.allows(newline, b"\n", newline)
+    framing = Framing(vocab["<|endoftext|>"], None, vocab["<|endoftext|>"], ())
+    model = PrefixModel(tokenizer.vocab_size, 3)
+    text = "The cat's\n\n day \u00e9".encode()
+    probs = distributions(by_bytes(model, tokenizer, False, least=1e-3, framing=framing), text)
+    assert probs.sum(-1) == pytest.approx(1, abs=1e-9)
+    assert (probs[np.arange(len(text)), [OFFSET + byte for byte in text]] > 0).all()
+    assert probs[0, OFFSET + 4] == 0
+
+
+def test_tokenizers_that_change_texts_are_known():
+    for kind, keeps in (("char", True), ("word", True), ("whitespace", False), ("uncased", False)):
+        assert keeps_texts(KINDS[kind].train(["The day is here . \n The day\n"])) == keeps
