@@ -105,7 +105,7 @@ ROWS: dict[str, set[str]] = {
     "perplexity {scored} -m {model} --per-line": LANGUAGE | BOTH_SIDES,
     "perplexity {scored} -m {model} --per-token": LANGUAGE,
     "perplexity {scored} -m {model} --cache 20": NETWORKS | MIXTURES,
-    "perplexity {scored} -m {model} --dynamic 0.1": NETWORKS - {"lstm-backward"},
+    "perplexity {scored} -m {model} --dynamic 0.1": NETWORKS - {"lstm-backward"} | MIXTURES,
     "eval -m {model} {briefly}": LANGUAGE - IMPORTED | LABELLERS,
     "eval {measured} -m {model} {briefly}": LANGUAGE | LABELLERS,
     "compress {file} -m {model} --json": OF_TEXT - {"lstm-backward"} - NGRAMS | {"ngram"},

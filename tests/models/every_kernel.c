@@ -160,6 +160,8 @@ static void ngrams(int64_t size) {
     float *all = zeros(ROWS * size);
     ngram_step(g, ROWS, tokens, tokens, ids, all);
     show("ngram_step", ROWS * size, all);
+    ngram_matched(g, ROWS, ids, found);
+    for (int64_t r = 0; r < ROWS; r++) printf("matched %lld\n", (long long)found[r]);
     ngram_nodes(g, 2, ROWS / 10, 10, tokens, tokens, ids);
     const best_continuations level = {best, values};
     ngram_best(g, &level, ROWS, 1, tokens, found, unsure);

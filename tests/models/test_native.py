@@ -459,14 +459,14 @@ def test_mixtures_are_those_of_the_plain_equations(parts, size):
         assert (mixing.mix([one[5:] for one in logits], last) == found[5:]).all()
     matched, constants = np.arange(6) % 3, numbers(3, parts)
     coefficients = 0.1 * numbers(parts**2, parts, seed=1)
-    found = mixing.mix_by_gate(logits, matched, constants, coefficients, -5.0)
+    gate = mixing.NativeGate(constants, coefficients, -5.0)
+    found = gate.mix(logits, matched)
     least = np.maximum(each, -5)
     means = (np.exp(least)[:, :, None] * least[:, None]).sum(-1).reshape(6, -1)
     exponents = constants[matched] + means @ coefficients
     wanted = (exponents[:, :, None] * least).sum(1)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-5)
-    alone = mixing.mix_by_gate([x[5:] for x in logits], matched[5:], constants, coefficients, -5.0)
-    assert (alone == found[5:]).all()
+    assert (gate.mix([x[5:] for x in logits], matched[5:]) == found[5:]).all()
 
 
 @pytest.mark.usefixtures("level")
@@ -483,7 +483,7 @@ def test_mixtures_of_what_is_impossible_or_no_number():
     np.testing.assert_allclose(only[2], normalise(logits[1][2]), rtol=0, atol=1e-6)
     assert only[0, 0] > -np.inf and (only[0, 1:3] == -np.inf).all()
     tables = numbers(1, 2), numbers(4, 2)
-    gated = mixing.mix_by_gate(logits, np.zeros(3, np.int64), *tables, -20.0)
+    gated = mixing.NativeGate(*tables, -20.0).mix(logits, np.zeros(3, np.int64))
     assert np.isfinite(gated[[0, 2]]).all() and np.isnan(gated[1]).all()
 
 

@@ -81,6 +81,7 @@ def test_steps_have_the_same_bits(smoothing, more):
         found, ours = compiled.step(column, ours)
         wanted, theirs = plain.step(column, theirs)
         assert found.tobytes() == wanted.tobytes() and (ours.ids == theirs.ids).all()
+        assert compiled.matched_by(ours).tolist() == plain.matched_by(theirs).tolist()
         if compiled.drawer is not None:
             assert compiled.drawer.logits(ours).tobytes() == wanted.tobytes()
 

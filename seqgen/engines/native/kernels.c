@@ -1620,6 +1620,16 @@ void ngram_rows(const ngram_tables *g, int64_t rows, const int64_t *contexts, fl
     }
 }
 
+/* Writes the length of the longest stored context of each row of ids (rows, N - 1). */
+void ngram_matched(const ngram_tables *g, int64_t rows, const int64_t *contexts, int64_t *matched) {
+    const int64_t ids = g->order - 1;
+    for (int64_t row = 0; row < rows; row++, contexts += ids) {
+        int64_t n = ids;
+        while (n > 0 && contexts[n - 1] < 0) n--;
+        matched[row] = n;
+    }
+}
+
 /* Reads a token in each row, and writes the ids (rows, N - 1) after it, from those `before`, and the
    log-probabilities (rows, V) of the next one. */
 void ngram_step(const ngram_tables *g, int64_t rows, const int64_t *tokens, const int64_t *before,

@@ -155,7 +155,8 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.ngram_draw.argtypes = [pointer, number, *[pointer] * 3, number, *[pointer] * 3]
     found.ngram_rows.argtypes = [pointer, number, pointer, pointer]
     found.ngram_step.argtypes = [pointer, number, *[pointer] * 4]
-    for name in ("contexts", "nodes", "rows", "step", "log_probs", "best", "draw"):
+    found.ngram_matched.argtypes = [pointer, number, pointer, pointer]
+    for name in ("contexts", "nodes", "rows", "step", "matched", "log_probs", "best", "draw"):
         getattr(found, f"ngram_{name}").restype = None
     found.sampled_room.argtypes, found.sampled_room.restype = [pointer], number
     found.sampled_cost.argtypes, found.sampled_cost.restype = [pointer], ctypes.c_double

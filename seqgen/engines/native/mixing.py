@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 
 import numpy as np
 
 from seqgen.engines.native.library import address, library
 
+# Compared with in less time than the scalar type.
+FLOAT32 = np.dtype(np.float32)
+
 
 def suits(logits: Sequence[np.ndarray]) -> bool:
     """Check whether the library can mix these logits."""
-    return library() is not None and all(part.dtype == np.float32 for part in logits)
+    return library() is not None and all(part.dtype == FLOAT32 for part in logits)
 
 
 def mix(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
@@ -23,39 +27,45 @@ def mix(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """
     logits, parts = _addressed(logits)
     rows, size = logits[0].shape
-    weights, mixed = np.ascontiguousarray(weights), np.empty((rows, size), np.float32)
-    scratch, given = np.empty((2, size), np.float32), (address(parts), address(weights))
-    made = address(scratch), address(mixed)
-    library().mix(rows, len(logits), size, *given, weights.shape[1], *made)
+    weights, made = np.ascontiguousarray(weights), np.empty((rows + 2, size), np.float32)
+    scratch, mixed = address(made), made[2:]
+    given = parts, address(weights), weights.shape[1]
+    library().mix(rows, len(logits), size, *given, scratch, scratch + 2 * mixed.strides[0])
     return mixed
 
 
-def mix_by_gate(
-    logits: Sequence[np.ndarray],
-    matched: np.ndarray,
-    constants: np.ndarray,
-    coefficients: np.ndarray,
-    least: float,
-) -> np.ndarray:
-    """Compute the unnormalised log-probabilities (B, V) of a log-linear mixture; see `Gate`.
+class NativeGate:
+    """Coefficients of a gate for the compiled library; see `mixture.gate.Gate`.
 
     Args:
-        logits: of each of K parts, (B, V).
-        matched: (B,) of int64, the row of `constants` for each row.
-        constants: (N, K), of float32.
-        coefficients: (K^2, K), of float32.
+        constants: (N, K).
+        coefficients: (K^2, K).
         least: log-probabilities are raised to this.
     """
-    logits, parts = _addressed(logits)
-    rows, size = logits[0].shape
-    scratch, mixed = (np.empty((n, size), np.float32) for n in (2 * len(logits), rows))
-    given = map(address, (parts, matched, constants, coefficients))
-    made = address(scratch), address(mixed)
-    library().gate(rows, len(logits), size, *given, least, *made)
-    return mixed
+
+    def __init__(self, constants: np.ndarray, coefficients: np.ndarray, least: float) -> None:
+        self._tables = [np.array(table, FLOAT32) for table in (constants, coefficients)]
+        self._given = *map(address, self._tables), least
+
+    def mix(self, logits: Sequence[np.ndarray], matched: np.ndarray) -> np.ndarray:
+        """Compute the unnormalised log-probabilities (B, V) of the log-linear mixture.
+
+        Args:
+            logits: of each of K parts, (B, V).
+            matched: (B,) of int64, the row of `constants` for each row.
+        """
+        logits, parts = _addressed(logits)
+        rows, size = logits[0].shape
+        working = 2 * len(logits)
+        made = np.empty((rows + working, size), np.float32)
+        scratch, mixed = address(made), made[working:]
+        given = parts, address(matched), *self._given
+        end = scratch + working * mixed.strides[0]
+        library().gate(rows, len(logits), size, *given, scratch, end)
+        return mixed
 
 
-def _addressed(logits: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return arrays in one piece, and an array of their addresses."""
+def _addressed(logits: Sequence[np.ndarray]) -> tuple[list[np.ndarray], ctypes.Array]:
+    """Return arrays in one piece, and their addresses."""
     logits = [np.ascontiguousarray(part) for part in logits]
-    return logits, np.array([address(part) for part in logits], np.int64)
+    return logits, (ctypes.c_void_p * len(logits))(*map(address, logits))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seqgen.engines.native import mixing
+from seqgen.engines.native.mixing import NativeGate
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.distributions import normalise
 
@@ -74,8 +76,12 @@ class Gate:
         """
         if mixing.suits(logits):
             matched = np.zeros(len(logits[0]), np.int64) if matched is None else matched
-            return mixing.mix_by_gate(logits, matched, *self._tables_like(logits[0]), LEAST)
+            return self._native.mix(logits, matched)
         return self.logits(normalise(np.stack(logits, 1)), matched)
+
+    @cached_property
+    def _native(self) -> NativeGate:
+        return NativeGate(self.constants, self.coefficients, LEAST)
 
     def _tables_like(self, log_probs: Leaf) -> tuple[Leaf, Leaf]:
         """Convert both tables to a type and device; every step of a text has the same."""

@@ -177,8 +177,9 @@ class NGramArrays(ArrayModel):
 
     def matched_by(self, state: NGramState) -> np.ndarray:
         """Compute the length of the longest stored context of each row (B,) of a state."""
-        lengths = (state.ids >= 0) * np.arange(1, self.order)
-        return np.maximum.reduce(lengths, 1, initial=0)
+        if self.native is not None:
+            return self.native.matched(state.ids)
+        return np.maximum.reduce((state.ids >= 0) * np.arange(1, self.order), 1, initial=0)
 
     def contexts(self, tokens: np.ndarray, state: NGramState | None, kept: int) -> list[np.ndarray]:
         """Find for n = 1 to N - 1 the ids (B, `kept`) of the n-grams that end at the last tokens.

@@ -30,6 +30,7 @@ class NativeTables:
         )
         self.begins = [self._contexts(n) for n in range(2, self.order + 1)]
         self._look_up = self._addresses([])
+        self._tables = address(self._look_up)
 
     def _contexts(self, n: int, best: Sequence[np.ndarray] = ()) -> np.ndarray:
         """Index where each context's n-grams begin, and store its best next word."""
@@ -77,7 +78,7 @@ class NativeTables:
         words, first = (np.ascontiguousarray(x, np.int64) for x in (words, first))
         ids = np.empty((order, *words.shape), np.int64)
         arrays = map(address, (words, first, ids))
-        library().ngram_nodes(address(self._look_up), order, *words.shape, *arrays)
+        library().ngram_nodes(self._tables, order, *words.shape, *arrays)
         return ids
 
     def step(self, tokens: Sequence[int], before: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -90,17 +91,22 @@ class NativeTables:
         words, before = (np.ascontiguousarray(x, np.int64) for x in (tokens, before))
         after, rows = np.empty_like(before), np.empty((words.size, self.size), np.float32)
         arrays = map(address, (words, before, after, rows))
-        library().ngram_step(address(self._look_up), words.size, *arrays)
+        library().ngram_step(self._tables, words.size, *arrays)
         return rows, after
 
     def rows(self, contexts: np.ndarray) -> np.ndarray:
         """Compute the log-probabilities (B, V) after contexts, whose ids are (B, N - 1)."""
         contexts = np.ascontiguousarray(contexts, np.int64)
         rows = np.empty((len(contexts), self.size), np.float32)
-        library().ngram_rows(
-            address(self._look_up), len(contexts), address(contexts), address(rows)
-        )
+        library().ngram_rows(self._tables, len(contexts), address(contexts), address(rows))
         return rows
+
+    def matched(self, contexts: np.ndarray) -> np.ndarray:
+        """Compute the length of the longest stored context of each row (B,) of ids (B, N - 1)."""
+        contexts = np.ascontiguousarray(contexts, np.int64)
+        matched = np.empty(len(contexts), np.int64)
+        library().ngram_matched(self._tables, matched.size, address(contexts), address(matched))
+        return matched
 
     def score(self, contexts: Sequence[np.ndarray], words: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each word after its context."""
@@ -108,7 +114,7 @@ class NativeTables:
         contexts = np.ascontiguousarray(contexts, np.int64)
         log_probs = np.empty(words.shape, np.float32)
         arrays = map(address, (contexts, words, log_probs))
-        library().ngram_log_probs(address(self._look_up), words.size, *arrays)
+        library().ngram_log_probs(self._tables, words.size, *arrays)
         return log_probs
 
     def best(
@@ -120,7 +126,7 @@ class NativeTables:
         pairs = [address(x) for pair in self.best_continuations for x in pair]
         levels, first = np.array(pairs, np.int64), int(self.log_probs[0].argmax())
         arrays = map(address, (contexts, best, unsure))
-        tables = address(self._look_up), address(levels)
+        tables = self._tables, address(levels)
         library().ngram_best(*tables, best.size, first, *arrays)
         return best, unsure
 
