@@ -165,10 +165,14 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     return found
 
 
+# Looked up once: a step of a model asks for some thirty addresses.
+_addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
+
+
 def address(x: np.ndarray) -> int:
     """Return the memory address of an array, faster than `x.ctypes`."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(x))
+        return _addressof(_from_buffer(x))
     except (TypeError, ValueError):  # read only, empty, or not in one piece
         return x.ctypes.data
 

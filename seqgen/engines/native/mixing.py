@@ -11,6 +11,7 @@ from seqgen.engines.native.library import address, library
 
 # Compared with in less time than the scalar type.
 FLOAT32 = np.dtype(np.float32)
+BYTES = FLOAT32.itemsize
 
 
 def suits(logits: Sequence[np.ndarray]) -> bool:
@@ -28,10 +29,9 @@ def mix(logits: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
     logits, parts = _addressed(logits)
     rows, size = logits[0].shape
     weights, made = np.ascontiguousarray(weights), np.empty((rows + 2, size), np.float32)
-    scratch, mixed = address(made), made[2:]
-    given = parts, address(weights), weights.shape[1]
-    library().mix(rows, len(logits), size, *given, scratch, scratch + 2 * mixed.strides[0])
-    return mixed
+    mixed, given = address(made), (parts, address(weights), weights.shape[1])
+    library().mix(rows, len(logits), size, *given, mixed + rows * size * BYTES, mixed)
+    return made[:rows]
 
 
 class NativeGate:
@@ -56,13 +56,11 @@ class NativeGate:
         """
         logits, parts = _addressed(logits)
         rows, size = logits[0].shape
-        working = 2 * len(logits)
-        made = np.empty((rows + working, size), np.float32)
-        scratch, mixed = address(made), made[working:]
+        made = np.empty((rows + 2 * len(logits), size), np.float32)
+        mixed = address(made)
         given = parts, address(matched), *self._given
-        end = scratch + working * mixed.strides[0]
-        library().gate(rows, len(logits), size, *given, scratch, end)
-        return mixed
+        library().gate(rows, len(logits), size, *given, mixed + rows * size * BYTES, mixed)
+        return made[:rows]
 
 
 def _addressed(logits: Sequence[np.ndarray]) -> tuple[list[np.ndarray], ctypes.Array]:

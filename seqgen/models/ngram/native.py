@@ -88,8 +88,11 @@ class NativeTables:
             tokens: B.
             before: the ids (B, N - 1) of the n-grams before them.
         """
-        words, before = (np.ascontiguousarray(x, np.int64) for x in (tokens, before))
-        after, rows = np.empty_like(before), np.empty((words.size, self.size), np.float32)
+        words, before = np.array(tokens, np.int64), np.ascontiguousarray(before, np.int64)
+        after, rows = (
+            np.empty(before.shape, np.int64),
+            np.empty((words.size, self.size), np.float32),
+        )
         arrays = map(address, (words, before, after, rows))
         library().ngram_step(self._tables, words.size, *arrays)
         return rows, after
