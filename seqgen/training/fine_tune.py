@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from seqgen import registry, store
-from seqgen.engines.memory_limit import return_freed_memory
+from seqgen.engines.memory_limit import build_uninitialized, return_freed_memory
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.models.base import take_weights, weights_of
 from seqgen.models.low_rank import add_adapters, store_frozen
 from seqgen.models.network import Network
 from seqgen.models.recurrent.settings import CELL_REGULARISERS
@@ -251,13 +252,18 @@ class InitialModel:
             raise SeqgenError(
                 f"the data has other tokens than {self.stored.name}: give the text itself"
             )
-        if model is not self.model:
+        if not shares_weights(model, self.model):
             model.begin_from(self.model, self.classes == prepared.classes)
 
-    def forget_weights(self, model: Network) -> None:
-        """Free the memory of its weights once a new model has copied them."""
-        if model is not self.model:
-            self.model.to("meta")
+    def continued(self, config: ModelConfig) -> Network:
+        """Build a model of the same class that has its weights, in the same memory."""
+        model = build_uninitialized(type(self.model), config)
+        take_weights(model, weights_of(self.model))
+        return model
+
+    def forget_weights(self) -> None:
+        """Let go of its weights once a new model has them."""
+        self.model.to("meta")
         return_freed_memory()
 
     def adapt(self, model: Network, training: TrainingConfig) -> None:
@@ -282,6 +288,12 @@ class InitialModel:
             replaced.resolve() != self.stored.path,
             f"adapters need their base, {self.stored.name}: choose another --name",
         )
+
+
+def shares_weights(model: Network, other: Network) -> bool:
+    """Check whether the weights of two networks are in the same memory."""
+    first, second = (next(network.parameters()) for network in (model, other))
+    return first.data_ptr() == second.data_ptr() and first.numel() > 0
 
 
 # Types of 16 bits, by what a file of weights calls them.

@@ -127,12 +127,12 @@ class Plan:
         derived = {name: follows[name] for name in self.config_class.derived}
         return self.config_class(**derived, **self.model).as_new(self.given)
 
-    def begins_as_it_is(self, config: ModelConfig) -> bool:
-        """Whether a model of this configuration begins as the fine-tuned one itself."""
+    @property
+    def continues_weights(self) -> bool:
+        """Whether the new model has all weights of the fine-tuned one, and no others."""
         origin = self.origin
         alone = self.features is None and self.training.members is None
-        same = origin is not None and type(origin.model) is self.model_class
-        return alone and same and origin.model.config == config
+        return alone and origin is not None and type(origin.model) is self.model_class
 
     def check_shape(self) -> None:
         """Refuse contradictory model settings before any text is read.

@@ -363,7 +363,7 @@ def _make_new_model(
     else:
         model = ready.initial_model()
         if plan.origin is not None:
-            plan.origin.forget_weights(model)
+            plan.origin.forget_weights()
         model.to(device=options.place, dtype=parameter_type(training.precision))
         if training.lora is not None:
             store_base(model, training, plan.origin.stored)
@@ -408,8 +408,8 @@ class ReadyRun:
         config = plan.model_config(prepared.vocab_sizes, training.seq_len)
 
         def make() -> LanguageModel:
-            if machines is None and plan.begins_as_it_is(config):
-                return plan.origin.model
+            if machines is None and plan.continues_weights:
+                return plan.origin.continued(config)
             model = build_for_training(plan.model_class, config, machines or 1)
             model.spell(prepared.spellings(), prepared.spelled)
             return model

@@ -237,19 +237,23 @@ def load_loss(name):
 
 
 def test_a_model_is_trained_in_the_memory_that_it_was_read_into(base, text, monkeypatch):
-    origins = []
-    read = InitialModel.load
-    monkeypatch.setattr(
-        InitialModel, "load", lambda name: origins.append(read(name)) or origins[-1]
-    )
-    models = []
-    begin = session.Session._trainer
-    monkeypatch.setattr(
-        session.Session,
-        "_trainer",
-        lambda self, *about: models.append(self.loaded.model) or begin(self, *about),
-    )
-    tuned(text, "same", lora=2)
-    assert models[0] is origins[0].model
-    tuned(text, "other", dropout=0.3)
-    assert models[1] is not origins[1].model
+    places = []
+    read, begin = InitialModel.load, session.Session._trainer
+
+    def place(model):
+        return model.get_parameter("embedding.weight").data_ptr()
+
+    def loaded(name):
+        origin = read(name)
+        places.append(place(origin.model))
+        return origin
+
+    def begun(self, *about):
+        places.append(place(self.loaded.model))
+        return begin(self, *about)
+
+    monkeypatch.setattr(InitialModel, "load", loaded)
+    monkeypatch.setattr(session.Session, "_trainer", begun)
+    for number, settings in enumerate([{"lora": 2}, {}, {"dropout": 0.3}]):
+        tuned(text, f"m{number}", **settings)
+    assert places[::2] == places[1::2]
