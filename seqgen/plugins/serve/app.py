@@ -77,8 +77,9 @@ RETRY_AFTER = "1"
 PACE = 0.02
 # The rest of a choice that grows, without log-probabilities, as JSON.
 UNFINISHED = json.dumps({"logprobs": None, **protocol.finish(None)})[1:-1]
+PAGES = {"/": "page.html", "/chat": "chat.html"}
 # Anybody may ask these, whatever the key.
-OPEN = ("/", "/health")
+OPEN = (*PAGES, "/health")
 NO_KEY = Refused("give the server's key: Authorization: Bearer KEY", 401)
 # A name or an address, and a port, as they stand in Host and Origin.
 ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\s]+)(?::([0-9]{1,5}))?")
@@ -110,7 +111,10 @@ class Server:
         self.preparing = 0  # requests that are not the engine's yet
         # One pattern after the other, so that they hold up each other alone.
         self.patterns = ThreadPoolExecutor(1, "patterns")
-        self.page = files("seqgen.plugins.serve").joinpath("page.html").read_text("utf-8")
+        folder = files("seqgen.plugins.serve")
+        self.pages = {
+            path: folder.joinpath(name).read_text("utf-8") for path, name in PAGES.items()
+        }
 
     async def read(self, request: Request, known: Sequence[str]) -> dict[str, Any]:
         """Read and check the fields of a request's body.
@@ -731,10 +735,10 @@ async def metrics(server: Server, request: Request) -> Response:
 
 
 async def page(server: Server, request: Request) -> Response:
-    """Answer `GET /` with a page for trying the models."""
+    """Answer `GET /` and `GET /chat` with pages for trying the models."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     policy += "connect-src 'self'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
-    return HTMLResponse(server.page, headers={"Content-Security-Policy": policy})
+    return HTMLResponse(server.pages[request.url.path], headers={"Content-Security-Policy": policy})
 
 
 async def tokenizer_info(server: Server, request: Request) -> Response:
@@ -769,7 +773,7 @@ async def detokenize(server: Server, request: Request) -> Response:
 
 
 ROUTES: dict[str, tuple[str, Endpoint]] = {
-    "/": ("GET", page),
+    **dict.fromkeys(PAGES, ("GET", page)),
     "/health": ("GET", health),
     "/metrics": ("GET", metrics),
     "/v1/models": ("GET", models),
