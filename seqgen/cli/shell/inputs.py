@@ -369,7 +369,7 @@ class Inputs:
             for line in said[:DOCUMENTS_NAMED]:
                 announce(line)
             if len(said) > DOCUMENTS_NAMED:
-                announce(f"{len(said) - DOCUMENTS_NAMED:,} more documents {more}")
+                announce(f"{plural(len(said) - DOCUMENTS_NAMED, 'more document')} {more}")
 
     def _at(self, path: Path) -> Input:
         status = path.stat()

@@ -1,0 +1,156 @@
+"""Training listeners that pass a run's settings, figures and samples on to trackers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seqgen import store
+from seqgen.errors import SeqgenError, first_line
+from seqgen.settings import flatten_settings
+from seqgen.training.events import Event, Notice, Progress, SampleLine, Validated
+from seqgen.training.listeners import RunFacts
+from seqgen.training.run import Listener
+
+PROGRESS = ("train_loss", "lr", "grad_norm", "tokens_per_second")
+
+
+class Tracker(ABC):
+    """A run in another program.
+
+    Args:
+        facts: of the run in seqgen.
+    """
+
+    def __init__(self, facts: RunFacts) -> None:
+        self.stored, self.step = facts.stored, facts.step
+
+    @abstractmethod
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Open the run, with all settings of the model and of training."""
+
+    @abstractmethod
+    def log(self, figures: Mapping[str, float], step: int) -> None:
+        """Log figures of a step."""
+
+    @abstractmethod
+    def log_sample(self, text: str, step: int) -> None:
+        """Log a text that the model has written at a step."""
+
+    @abstractmethod
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Log the result of the whole run, empty if it has failed, and close the run."""
+
+
+# What has been closed by the end of training, and waits for the result of the final validation.
+_ended: list[TrackerListener] = []
+
+
+def finish_all() -> None:
+    """Log the result to the trackers of the run that has ended, and close them."""
+    while _ended:
+        _ended.pop(0).finish()
+
+
+class TrackerListener(Listener):
+    """Passes the events of a run on to a tracker.
+
+    Args:
+        name: of the tracker.
+        facts: of the run.
+        open_tracker: returns the tracker; called at the first event.
+    """
+
+    def __init__(
+        self, name: str, facts: RunFacts, open_tracker: Callable[[RunFacts], Tracker]
+    ) -> None:
+        self._name, self._facts = name, facts
+        self._open = open_tracker
+        self._tracker: Tracker | None = None
+
+    def take(self, event: Event) -> None:
+        try:
+            self._take(event)
+        except Exception as error:  # whatever the tracker raises
+            self._tracker = None
+            raise SeqgenError(
+                f"{self._name}: {type(error).__name__}: {first_line(error)}"
+            ) from None
+
+    def _take(self, event: Event) -> None:
+        if self._tracker is None:
+            tracker = self._open(self._facts)
+            tracker.begin(self._settings())
+            self._tracker = tracker
+        if isinstance(event, Progress):
+            figures = {name: getattr(event, name) for name in PROGRESS}
+            self._tracker.log({**figures, **event.figures}, event.step)
+        elif isinstance(event, Validated):
+            self._tracker.log({"val_loss": event.val_loss, **event.figures}, event.step)
+        elif isinstance(event, SampleLine):
+            self._tracker.log_sample(event.text, event.step)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"name": self._facts.stored.name, **flatten_settings(self._facts.stored.config)}
+
+    def close(self) -> None:
+        if self._tracker is not None:
+            _ended.append(self)
+
+    def finish(self) -> None:
+        """Log the model's result, if there is one, and close the run; warn if that fails."""
+        if self._tracker is not None:
+            try:
+                self._tracker.finish(store.result_of(self._facts.stored))
+            except Exception as error:  # whatever the tracker raises
+                why = f"{self._name} has not all of this run: {first_line(error)}"
+                self._facts.report(Notice(text=f"warning: {why}"))
+
+
+def _listener(
+    name: str, facts: RunFacts, open_tracker: Callable[[RunFacts], Tracker]
+) -> TrackerListener | None:
+    """Return a listener for a tracker if it is asked for; close what a failed run left open."""
+    if name not in facts.options.trackers:
+        return None
+    finish_all()
+    return TrackerListener(name, facts, open_tracker)
+
+
+def tensorboard(facts: RunFacts) -> Listener | None:
+    """Log for TensorBoard, into the model's folder, with `--log tensorboard`."""
+
+    def open_board(facts: RunFacts) -> Tracker:
+        from seqgen.plugins.trackers.board import Board
+
+        return Board(facts)
+
+    listener = _listener("tensorboard", facts, open_board)
+    if listener is not None:
+        from seqgen.plugins.trackers.board import check_place
+
+        check_place(facts.stored)
+    return listener
+
+
+def trackio(facts: RunFacts) -> Listener | None:
+    """Log for trackio, on this machine, with `--log trackio`."""
+
+    def open_trackio(facts: RunFacts) -> Tracker:
+        from seqgen.plugins.trackers.trackio_run import TrackioRun
+
+        return TrackioRun(facts)
+
+    return _listener("trackio", facts, open_trackio)
+
+
+def wandb(facts: RunFacts) -> Listener | None:
+    """Log for Weights & Biases, on this machine unless WANDB_MODE=online, with `--log wandb`."""
+
+    def open_wandb(facts: RunFacts) -> Tracker:
+        from seqgen.plugins.trackers.wandb_run import WandbRun
+
+        return WandbRun(facts)
+
+    return _listener("wandb", facts, open_wandb)
