@@ -81,6 +81,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "models list": [],
         "models show": [lstm],
         "models path": [lstm],
+        "models compare-runs": [lstm, gru],
         "models rename": ["renamed", "again"],
         "models remove": ["nobody", "--yes"],
         "models cache": [],

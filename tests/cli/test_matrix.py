@@ -141,6 +141,7 @@ ROWS: dict[str, set[str]] = {
     "models show {model}": MODELS,
     "models show {model} --all": MODELS,
     "models path {model}": MODELS,
+    "models compare-runs lstm {model}": MODELS - {"lstm"},
     "models list": MODELS,
     "models rename {model} other --json": MODELS,
     "models remove other --yes --json": MODELS,

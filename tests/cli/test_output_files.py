@@ -39,6 +39,7 @@ TABLE = installed(
         ("diagnose", "--plot"): ("marked", "a.png", "t.txt -m net --distance 3"),
         ("find-lr", "--plot"): ("marked", "a.svg", f"t.txt {' '.join(NET)}"),
         ("models show", "--plot"): ("marked", "a.PNG", "fresh"),
+        ("models compare-runs", "--plot"): ("marked", "a.PNG", "fresh net"),
         ("perplexity", "--plot"): ("marked", "a.png", "p.tsv -m pairs"),
         ("sample", "--plot"): ("marked", "a.svg", "one -m pairs --max-tokens 2"),
         ("sweep", "--plot"): ("marked", "a.svg", "t.txt --models rnn --parameters 2000 --steps 1"),
@@ -142,7 +143,7 @@ def test_what_others_have_written_stays(place, capsys, command, flag):
     kind, name, _ = TABLE[command, flag]
     if flag == "--plot":
         pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
-    if command == "models show":
+    if command in ("models show", "models compare-runs"):
         assert run(["train", "t.txt", *NET, "--steps", "2", "--name", "fresh", "-q"]) == 0
     ending = Path(name).suffix.lower()
     mine, link = place / name, place / f"link{Path(name).suffix}"
@@ -163,7 +164,7 @@ def test_what_seqgen_has_written_is_replaced_and_keeps_its_mode(place, capsys, c
     kind, name, _ = TABLE[command, flag]
     if flag == "--plot":
         pytest.importorskip("matplotlib", reason="--plot needs matplotlib, the extra `plot`")
-    if command == "models show":
+    if command in ("models show", "models compare-runs"):
         assert run(["train", "t.txt", *NET, "--steps", "2", "--name", "fresh", "-q"]) == 0
     path = place / name
     assert run(call(command, flag, path)) == 0
