@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from seqgen.plugins.trackers.listeners import Tracker
+from seqgen.plugins.trackers.tracker import Tracker
 from seqgen.store import StoredModel
 from seqgen.store.layout import TENSORBOARD
 

@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from seqgen import store
 from seqgen.errors import SeqgenError, first_line
+from seqgen.plugins.trackers.tracker import Tracker
 from seqgen.settings import flatten_settings
 from seqgen.training.events import Event, Notice, Progress, SampleLine, Validated
 from seqgen.training.listeners import RunFacts
 from seqgen.training.run import Listener
 
 PROGRESS = ("train_loss", "lr", "grad_norm", "tokens_per_second")
-
-
-class Tracker(ABC):
-    """A run in another program.
-
-    Args:
-        facts: of the run in seqgen.
-    """
-
-    def __init__(self, facts: RunFacts) -> None:
-        self.stored, self.step = facts.stored, facts.step
-
-    @abstractmethod
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Open the run, with all settings of the model and of training."""
-
-    @abstractmethod
-    def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Log figures of a step."""
-
-    @abstractmethod
-    def log_sample(self, text: str, step: int) -> None:
-        """Log a text that the model has written at a step."""
-
-    @abstractmethod
-    def finish(self, result: Mapping[str, Any]) -> None:
-        """Log the result of the whole run, empty if it has failed, and close the run."""
 
 
 # What has been closed by the end of training, and waits for the result of the final validation.

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from seqgen.plugins.trackers.listeners import Tracker
+from seqgen.plugins.trackers.tracker import Tracker
 
 
 class WandbRun(Tracker):
