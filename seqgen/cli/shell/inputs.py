@@ -365,11 +365,12 @@ class Inputs:
             announce(f"{left_out}: not text ({first_names(binary, 3)})")
         faults = [f"left out: {documents[path].fault}" for path in others if path in documents]
         taken = [f"{path}: {facts.taken}" for path, facts in documents.items() if facts.taken]
-        for said, more in ((faults, "are left out"), (taken, "were read: seqgen data lists them")):
+        for said, what, where in ((faults, "left out", ""), (taken, "read", ": see seqgen data")):
             for line in said[:DOCUMENTS_NAMED]:
                 announce(line)
             if len(said) > DOCUMENTS_NAMED:
-                announce(f"{plural(len(said) - DOCUMENTS_NAMED, 'more document')} {more}")
+                more = plural(len(said) - DOCUMENTS_NAMED, "more document")
+                announce(f"{more} {what}{where}")
 
     def _at(self, path: Path) -> Input:
         status = path.stat()
