@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers_cli import needs
+from helpers_cli import installed, needs
 from places import STORED
 
 from seqgen.cli import all_commands
@@ -175,19 +175,33 @@ NAMED_BY_PLUGINS = {
 
 
 # The name of a stored model as an argument, and what is said: an error, or, with 0, a notice.
-AS_ARGUMENT = {
-    "eval sand text.txt": (2, "unexpected argument: text.txt; sand is a stored model: -m sand "),
-    "eval text.txt sand": (2, "unexpected argument: sand; sand is a stored model: -m sand "),
-    "diagnose text.txt sand": (2, "unexpected argument: sand; sand is a stored model: -m sand "),
-    "eval sand": (2, "there is no file sand; sand is a stored model: -m sand"),
-    "perplexity sand": (2, "there is no file sand; sand is a stored model: -m sand"),
-    "perplexity sand -f text.txt": (2, "there is no file sand; sand is a stored model: -m sand"),
-    "tokenize sand x": (2, "there is no file sand; sand is a stored model: -m sand"),
-    "sample sand --max-tokens 2": (0, "sand is a stored model: -m sand (here it is a PROMPT)"),
-    "beam-search a sand --max-tokens 2": (0, "sand is a stored model: -m sand"),
-    "sample sand $ --max-tokens 2": (1, "does not know '$' (line 1, column 1 of the prompt); sand"),
-    "sample -i sand": (2, "--interactive takes no PROMPT; sand is a stored model: -m sand"),
-}
+AS_ARGUMENT = installed(
+    {
+        "eval sand text.txt": (
+            2,
+            "unexpected argument: text.txt; sand is a stored model: -m sand ",
+        ),
+        "eval text.txt sand": (2, "unexpected argument: sand; sand is a stored model: -m sand "),
+        "diagnose text.txt sand": (
+            2,
+            "unexpected argument: sand; sand is a stored model: -m sand ",
+        ),
+        "eval sand": (2, "there is no file sand; sand is a stored model: -m sand"),
+        "perplexity sand": (2, "there is no file sand; sand is a stored model: -m sand"),
+        "perplexity sand -f text.txt": (
+            2,
+            "there is no file sand; sand is a stored model: -m sand",
+        ),
+        "tokenize sand x": (2, "there is no file sand; sand is a stored model: -m sand"),
+        "sample sand --max-tokens 2": (0, "sand is a stored model: -m sand (here it is a PROMPT)"),
+        "beam-search a sand --max-tokens 2": (0, "sand is a stored model: -m sand"),
+        "sample sand $ --max-tokens 2": (
+            1,
+            "does not know '$' (line 1, column 1 of the prompt); sand",
+        ),
+        "sample -i sand": (2, "--interactive takes no PROMPT; sand is a stored model: -m sand"),
+    }
+)
 
 
 @pytest.fixture
