@@ -457,7 +457,7 @@ def fit_on_half(
     """Fit weights of models by `fit_columns`, or a gate if it scores better.
 
     A gate is taken if, fitted on the first quarter, it is better than weights on the second by
-    `WORTH_A_GATE`.
+    `WORTH_A_GATE`, and, fitted on the first half, also better on the other.
 
     Args:
         parts: in evaluation mode. If the last is an n-gram model, weights by order are tried.
@@ -502,7 +502,10 @@ def fit_on_half(
         return fitted
     gate = read.gate(tried.size)
     whole = column(joined(each, [1.0] * len(each), gate=gate))
-    losses = (*losses, -float(whole[size // 2 :].mean()))
+    by_gate = -float(whole[size // 2 :].mean())
+    if by_gate >= loss:  # the text changes, and weights bear that better
+        return fitted
+    losses = (*losses, by_gate)
     gate = read.gate(read.places.size) if then_all else gate
     return replace(fitted, by_order=(), gate=gate, losses=losses)
 

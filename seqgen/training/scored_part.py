@@ -12,6 +12,7 @@ import torch
 
 from seqgen.models.inference import InferenceModel
 from seqgen.scoring.evaluate import held_out_text
+from seqgen.scoring.loop import parallel_rows
 from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, fitting_part
 from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.store.loaded import LoadedModel
@@ -19,8 +20,9 @@ from seqgen.store.loaded import LoadedModel
 # Characters on which a model's scoring speed is measured, and the shortest part, unless the text
 # is shorter.
 TRIED_CHARACTERS, SHORTEST_PART = 1000, 2000
-# Characters or tokens on which weights are fitted first, to see how long that takes.
-FITTED_FIRST = 2500
+# Tokens on which weights are fitted first, to see how long that takes, the most rows that they are
+# read in, and the fewest tokens of a row.
+FITTED_FIRST, MOST_ROWS, LEAST_ROW = 2500, 32, 256
 
 Result = TypeVar("Result")
 
@@ -32,7 +34,7 @@ def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Resul
     first fit counts.
 
     Args:
-        fit: takes how many characters or tokens to fit on.
+        fit: takes how many tokens to fit on.
         size: of the text.
         seconds: the time, which may be infinite.
     """
@@ -48,7 +50,10 @@ def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Resul
 def fit_on_first_half(
     loaded: LoadedModel, models: Sequence[InferenceModel], seconds: float
 ) -> tuple[HalvesFit | None, int]:
-    """Fit a mixture on the end of the first half of the held-out text, as much as a time allows.
+    """Fit a mixture on the first half of the held-out text, or on as much of it as a time allows.
+
+    A stream is then read in short rows from all over that half: a single passage may be a list or
+    a table, on which neither part is as good or as bad as usual.
 
     Args:
         loaded: whose held-out text it is, and whose tokens.
@@ -65,15 +70,18 @@ def fit_on_first_half(
     text = held_out_text(loaded, whole=True)
     half = begin_of_part(text, 0.5)
 
-    def fit_on(length: int) -> HalvesFit | None:
-        """Fit on the last characters of the first half."""
-        part = text[begin_of_part(text[:half], length / half) : half] if half else ""
-        corpus = fitting_part(loaded.encode([part]))
-        if corpus.tokens.size < 2:
-            return None
-        return fit_on_half(models, corpus, loaded.data.direction, then_all=True)
+    first = loaded.encode([text[:half]])
+    size = first.tokens.size
 
-    return fit_within(fit_on, half, seconds), half
+    def fit_on(tokens: int) -> HalvesFit | None:
+        """Fit on so many tokens of the first half."""
+        if size < 2:
+            return None
+        rows = min(MOST_ROWS, max(1, tokens // LEAST_ROW))
+        some = fitting_part(first) if tokens == size else parallel_rows(first, rows, tokens // rows)
+        return fit_on_half(models, some, loaded.data.direction, then_all=True)
+
+    return fit_within(fit_on, size, seconds), half
 
 
 def begin_of_part(text: str, share: float) -> int:

@@ -23,7 +23,7 @@ from seqgen.scoring.mixture_fitting import LEAST_QUARTER, fit_columns, token_log
 from seqgen.store import StoredModel
 from seqgen.store.loading import load
 from seqgen.text.corpus import encode_corpus
-from seqgen.training import choosing, events, with_ngram
+from seqgen.training import choosing, events, scored_part, with_ngram
 from seqgen.training.events import Notice
 from seqgen.training.resume import resume
 from seqgen.training.train import train
@@ -538,7 +538,7 @@ def test_of_a_large_held_out_part_pieces_are_used(text, monkeypatch):
     monkeypatch.setattr(mix, "FITTED_LENGTH", 10)
     fitted = []
     monkeypatch.setattr(
-        with_ngram,
+        scored_part,
         "fit_on_half",
         lambda parts, corpus, *more, **options: (
             fitted.append(corpus) or mix.fit_on_half(parts, corpus, *more, **options)
@@ -547,6 +547,50 @@ def test_of_a_large_held_out_part_pieces_are_used(text, monkeypatch):
     found = trained(text, with_ngram=3).mixture
     (pieces,) = fitted
     assert pieces.tokens.size == 4 * 10 and found["tokens"] == len(second_half("t"))
+
+
+def test_in_a_short_time_weights_are_fitted_on_rows_from_all_over_the_first_half(text, monkeypatch):
+    trained(text, with_ngram=3)
+    network, ngram = parts_of("t")
+    fitted = []
+    monkeypatch.setattr(scored_part, "FITTED_FIRST", 32)
+    monkeypatch.setattr(scored_part, "LEAST_ROW", 8)
+    monkeypatch.setattr(
+        scored_part,
+        "fit_on_half",
+        lambda parts, corpus, *more, **options: (
+            fitted.append(corpus) or mix.fit_on_half(parts, corpus, *more, **options)
+        ),
+    )
+    found, half = scored_part.fit_on_first_half(network, [network.model, ngram.model], 1e-9)
+    assert half == store.find("t").scored_from and found.tokens == 16
+    (rows,) = fitted
+    whole = network.encode([store.find("t").validation_text.read_text()[:half]]).tokens
+    assert rows.ends.tolist() == [8, 16, 24, 32]
+    for row, begin in enumerate((0, (whole.size - 8) // 3, 2 * (whole.size - 8) // 3)):
+        assert rows.tokens[8 * row : 8 * row + 8].tolist() == whole[begin : begin + 8].tolist()
+    assert rows.tokens[24:].tolist() == whole[-8:].tolist()
+
+
+def test_a_gate_that_a_change_of_the_text_misleads_is_not_taken(tmp_path, monkeypatch):
+    """What the gate learns of words, that both parts know them, is wrong of random letters."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    generator = np.random.default_rng(5)
+    words = ["abbey", "cadence", "decade", "facade", "bead"]
+    known = " ".join(generator.choice(words, 3000))
+    (tmp_path / "t.txt").write_text(known)
+    for name, order in (("two", 2), ("four", 4)):
+        train([tmp_path / "t.txt"], name=name, architecture="ngram", settings={"order": order})
+    two, four = load(store.find("two")), load(store.find("four"))
+    letters = "".join(generator.choice(list("abcdefny "), 3000))
+    changed, same = (
+        mix.fit_on_half([two.model, four.model], two.encode([known[:3000] + rest]))
+        for rest in (letters, known[3000:6000])
+    )
+    assert same.gate and same.losses[-1] < min(same.losses[:-1])
+    own = np.stack([token_log_probs(one.model, two.encode([known[:3000] + letters]))
+                    for one in (two, four)], 1)  # fmt: skip
+    assert changed.gate == () and changed.losses[-1] <= fit_columns(own).losses[-1] + 0.01
 
 
 def test_weights_are_fitted_on_the_first_half_alone():
