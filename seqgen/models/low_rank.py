@@ -103,7 +103,8 @@ def add_adapters(network: Network, rank: int, alpha: float) -> None:
         if type(module) is FastLinear:
             module.__class__ = AdaptedLinear
             network.takes_arrays = False  # which would need a copy of the updated matrices
-        parametrize.register_parametrization(module, name, adapter)
+        # Not checked, for the check makes each updated matrix, whose memory comes back in pieces.
+        parametrize.register_parametrization(module, name, adapter, unsafe=True)
 
 
 def store_frozen(network: Network, kind: torch.dtype) -> None:
