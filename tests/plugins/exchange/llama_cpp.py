@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 
@@ -51,7 +52,10 @@ def main() -> None:
     def post(path, **fields):
         body, kind = json.dumps(fields).encode(), {"Content-Type": "application/json"}
         request = urllib.request.Request(server.listening_address + path, body, kind)
-        return json.load(urllib.request.urlopen(request))
+        try:
+            return json.load(urllib.request.urlopen(request))
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(error.read().decode()) from None
 
     for line in sys.stdin:
         verb, text, *tokens = json.loads(line)

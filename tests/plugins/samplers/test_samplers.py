@@ -15,6 +15,7 @@ from known_models import ALPHABET, fake, real
 from seqgen.cli import run
 from seqgen.generation.processors import History, normalise
 from seqgen.generation.sample import Writer, sample
+from seqgen.generation.text_batch import prefill
 from seqgen.plugins.samplers.filters import Dry, TopNSigma, Xtc
 from seqgen.settings.generation import SampleOptions
 from seqgen.store.loading import load
@@ -242,7 +243,7 @@ def test_llama_cpp_keeps_the_same_tokens(tmp_path, monkeypatch):
     loaded = load("own", "cpu")
     names = ["dry", "top_n_sigma", "top_k", "top_p", "min_p", "xtc", "temperature"]
     off = {"dry_multiplier": 0, "xtc_probability": 0, "top_n_sigma": -1, "top_k": 0, "top_p": 1}
-    off |= {"min_p": 0, "temperature": 1, "dry_penalty_last_n": -1, "repeat_penalty": 1}
+    off |= {"min_p": 0, "temperature": 1, "dry_penalty_last_n": 1000, "repeat_penalty": 1}
     prompts = [text[:-1], text[:30], "the cat: the cat: the c", "a", "the mat the mat the ma"]
     asked = [(prompt, options) for prompt in prompts for options in FILTERED.values()]
     questions = []
@@ -252,8 +253,8 @@ def test_llama_cpp_keeps_the_same_tokens(tmp_path, monkeypatch):
     changed = 0
     for (prompt, options), answer in zip(asked, ask_llama_cpp(path, questions), strict=True):
         tokens = loaded.framing.opened(loaded.ids(prompt))
-        logits, _ = loaded.model(loaded.model.ids(np.array([tokens])), loaded.model.start(1))
-        own = normalise(np.asarray(logits)[:, -1].astype(np.float64))
+        logits, _ = prefill(loaded.model, [tokens])
+        own = normalise(logits.astype(np.float64))
         found, history = own, [History(tokens, len(tokens))]
         for processor in Writer(loaded, SampleOptions.of(seed=1, **options)).samplers:
             found = processor(history, found)
