@@ -227,6 +227,7 @@ def test_a_missing_package_is_named(tmp_path, capsys, monkeypatch):
         assert f"needs the package {package}: pip install {package}" in refused(capsys, path)
 
 
+@needs("data")
 def test_what_cannot_be_read_is_left_out_of_a_folder(tmp_path, capsys):
     folder = tmp_path / "corpus"
     folder.mkdir()
@@ -263,6 +264,7 @@ def test_what_cannot_be_read_is_left_out_of_a_folder(tmp_path, capsys):
     assert run(["train", str(folder), *COUNT]) == 1
 
 
+@needs("data")
 def test_more_documents_than_are_named_are_counted(tmp_path, capsys):
     for number in range(8):
         (tmp_path / f"{number}.html").write_text("<p>page</p>")

@@ -655,7 +655,7 @@ def test_export_says_what_a_format_cannot_hold(tmp_path, capsys):
     text, out = str(tmp_path / "t.txt"), tmp_path / "out"
     assert run(["train", text, "--model", "ngram", "--name", "n", "--quiet"]) == 0
     line = refusal(capsys, "export", "n", "--format", "hf", "--out", out)
-    assert "not a transformer" in line
+    assert "n is an n-gram model: use --format arpa" in line
     flags = ["--set", "steps=1", "--set", "hidden_size=8", "--set", "num_heads=2", "--quiet"]
     form = ["--set", "positions=sinusoidal", "--seq-len", "16"]
     assert run(["train", text, "--model", "transformer", "--name", "s", *flags, *form]) == 0

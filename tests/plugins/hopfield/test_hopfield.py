@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal, require_command
+from helpers_cli import known_architectures, records, refusal, require_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
@@ -261,7 +261,7 @@ def test_bad_inputs(memory, tmp_path, capsys):
 def test_the_kind_is_checked_before_a_model_is_loaded(tmp_path, capsys):
     text = tmp_path / "lines.txt"
     text.write_text("a line of words\n" * 20)
-    for kind in ("ngram", "word2vec"):
+    for kind in known_architectures(["ngram", "word2vec"]):
         train = ["train", str(text), "--model", kind, "--name", "n", "--overwrite", "-q"]
         steps = ["--steps", "1", "--tokenizer", "word"] if kind == "word2vec" else []
         assert run([*train, *steps]) == 0
