@@ -234,7 +234,7 @@ def test_llama_cpp_computes_the_same_with_every_fact_that_is_read(tmp_path, ask_
     read += [{fact: values.get(fact, 5.0)} for fact in gguf_models.HARMLESS]
     for facts in read:
         written_with(own, path, "llama", facts)
-        model = gguf_models.read_model(path, None).model
+        model = load(import_model(path, name="m", overwrite=True), "cpu").model
         with torch.no_grad():
             ours = model(torch.tensor([ids]))[0][0, -1].log_softmax(-1)
         (theirs,) = ask_llama_cpp(path, [["next", TEXT[:30], 5]])
