@@ -354,8 +354,7 @@ def _flags_of_commands() -> dict[str, list[str]]:
 def _show_usage_problem(error: Exception) -> None:
     context = getattr(error, "ctx", None)
     if hasattr(error, "possibilities") and context:
-        flags = flags_of(context.command)
-        error.message += option_hint(flags, error.option_name, _flags_of_commands)
+        error.message += option_hint(context.command, error.option_name, _flags_of_commands)
     if is_terminal(sys.stderr):
         shown = io.StringIO()
         error.show(shown)

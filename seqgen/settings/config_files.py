@@ -59,20 +59,15 @@ def unknown_setting(
         known: what it has.
         owners: architectures that have the setting.
     """
-    close = did_you_mean(name, known, settings_elsewhere())
-    hint = _belongs_to(owners) or close
     listed = f"seqgen models --architectures {architecture} lists all of them"
-    listed += f"; --model {owners[0]} has this one" if owners else ""
-    return UsageError(f"{architecture} has no setting {name!r}{hint} ({listed})")
-
-
-def _belongs_to(owners: Sequence[str]) -> str:
-    """Write `", which lstm has"` for the first few architectures that have a setting."""
-    if not owners:
-        return ""
-    *others, last = owners if len(owners) <= MOST_OWNERS else (*owners[:MOST_OWNERS], "others")
-    named = f"{', '.join(others)} and {last}" if others else last
-    return f", which {named} {'have' if others else 'has'}"
+    if owners:
+        more = ["others"] if len(owners) > MOST_OWNERS else []
+        *others, last = (*owners[:MOST_OWNERS], *more)
+        named = f"{', '.join(others)} and {last}" if others else last
+        listed = listed.replace("all of them", f"the settings of {architecture}")
+        return UsageError(f"{name} is for --model {named}, not {architecture} ({listed})")
+    close = did_you_mean(name, known, settings_elsewhere())
+    return UsageError(f"{architecture} has no setting {name!r}{close} ({listed})")
 
 
 def read_config(path: Path) -> dict[str, Any]:

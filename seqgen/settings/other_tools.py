@@ -79,12 +79,14 @@ def find_setting(name: str) -> str:
 
 
 def pretrained_hint(name: str) -> str:
-    """Say how to get a pretrained model that other tools download; empty for other names.
+    """Say what to do for a model that other tools know by name, or download; else empty.
 
     Args:
         name: what was given as a model: a well-known name such as gpt2, or OWNER/NAME, perhaps
             with the prefix of an address.
     """
+    if says := _tables()["models"].get(name):
+        return f"; {says}"
     about = _tables().get("pretrained")
     if about is None:
         return ""

@@ -615,7 +615,7 @@ def test_settings_are_found_by_what_other_tools_call_them(cli, tmp_path):
         (["--layers", "0"], "seqgen: --layers must be from 1"),
         (["--hidden-size=0"], "seqgen: --hidden-size must be at least 1"),
         (["--set", "hidden_size=0"], "seqgen: hidden_size must be at least 1"),
-        (["--model", "ngram", "--layers", "3"], "ngram has no setting '--layers'"),
+        (["--model", "ngram", "--layers", "3"], "--layers is for --model "),
         (
             ["--model", "transformer", "--hidden-size", "6", "--heads", "4"],
             "seqgen: --heads must divide --hidden-size",

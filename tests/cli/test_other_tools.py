@@ -92,6 +92,13 @@ SAME = {
     "train text.txt --block_size 0": "train text.txt --seq-len 0",
     "train --train_file nothing.txt": "train nothing.txt",
     "train text.txt --arch lstn": "train text.txt --model lstn",
+    "train --input nothing.txt": "train nothing.txt",
+    "train text.txt -model lstn": "train text.txt --model lstn",
+    "fit text.txt --lr -1": "train text.txt --lr -1",
+    "fairseq-train text.txt --lr -1": "train text.txt --lr -1",
+    "llama_cli -h": "sample -h",
+    f"models show -m {MODEL}": f"models show {MODEL}",
+    f"sample -model {MODEL} --seed 1 --json a --max-tokens 5": f"{SAMPLE} a --max-tokens 5",
 }
 # What is typed, and what the one line must name.
 NAMED = {
@@ -136,14 +143,33 @@ NAMED = {
     "train text.txt --out_dir=book": "--name NAME",
     "train text.txt --max-tokens 4096": "--batch-size (for pairs, --set batch_tokens=4096)",
     "bleu --max-tokens 5": "--max-tokens is an option of seqgen sample",
-    "train text.txt --n_head 2 --model lstm": "--model transformer has this one",
+    "train text.txt --n_head 2 --model lstm": "--n_head is for --model transformer",
+    "train text.txt --order 3 --model lstm": "order is for --model ngram, not lstm (",
+    "--model book": "options come after a command: seqgen sample PROMPT -m NAME",
+    "log": "seqgen models show NAME",
+    "diff a b": "seqgen compare",
+    "distill book": "there is no distillation",
+    "test text.txt": "seqgen perplexity FILE",
+    "rouge a b": "BLEU, chrF",
+    "torchrun text.txt": "torchrun --nproc-per-node",
+    "llama-run x": "seqgen sample PROMPT",
+    "fairseq-preprocess x": "not needed",
+    "sample --mirostat 2": "no Mirostat",
+    "sample --eos_token_id 0": "did you mean --stop?",
+    "sample --beams 4": "--beams is an option of seqgen beam-search, eval",
+    "train text.txt --ngpu 2": "torchrun --nproc-per-node N",
+    "train text.txt --warmup_ratio 0.1": "--set warmup=VALUE",
+    "train text.txt --wandb": "--tensorboard logs it",
+    "bleu ref.txt -i hyp.txt": "seqgen bleu HYP REF",
+    "bleu h.txt r.txt -m chrf": "did you mean --metric?",
+    "perplexity text.txt --lines": "did you mean --per-line?",
     "train text.txt --output_dir x": "--name NAME",
     "train text.txt --resume_from_checkpoint x": "did you mean --resume?",
     "train text.txt --per_device_train_batch_size 8": "did you mean --batch-size?",
     "train text.txt --eval_interval 5": "--set validate_every=VALUE",
     "train text.txt --warmup_steps 5": "--set warmup=0.02",
     "train text.txt --lr-scheduler cosine": "did you mean --schedule?",
-    "train text.txt --gradient_accumulation_steps 8": "--batch-size",
+    "train text.txt --gradient_accumulation_steps 8": "--set accumulate=N",
     "models remove book -f": "did you mean --yes?",
     "train text.txt -e 3": "did you mean --epochs?",
     "train text.txt --criterion cross_entropy": "did you mean --regime?",
@@ -234,6 +260,17 @@ def test_commands_of_plugins_explain_it_too(typed, own, sand, cli):
     assert (code, out) == (2, "") and "sand is a stored model: -m sand" in err
 
 
+def test_a_stored_model_as_the_command_is_explained(sand, cli):
+    for typed in ("sand", "bench sand"):
+        assert "sand is a stored model: seqgen sample -m sand" in cli(*typed.split())[2]
+
+
+def test_what_other_tools_call_a_new_or_a_stopped_run(text, cli):
+    for name, said in (("resume", "seqgen train --resume NAME"), ("scratch", "leave it out")):
+        code, _, err = cli("train", text, "--init_from", name)
+        assert code in (1, 2) and err.count("\n") == 1 and said in err
+
+
 def test_only_stored_models_are_suggested_after_m(sand, cli):
     Path("sand").write_text(TEXT)
     for typed in (
@@ -298,7 +335,7 @@ def test_the_words_name_commands_and_options_that_there_are():
     for name, word in words_elsewhere("commands").items():
         assert name not in every, name
         for own in word.same:
-            assert own.split()[0] in (*every, "--version"), name
+            assert own.split()[0] in (*every, "--version", "--man"), name
     for name, word in words_elsewhere("options").items():
         assert word.same or word.near or word.says, name
         assert {own.split()[0] for own in (*word.same, *word.near)} <= flags, name

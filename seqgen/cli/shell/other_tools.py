@@ -5,6 +5,7 @@ The names are in `seqgen.settings.other_tools`. The table is read only if a name
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from seqgen.wording import first_names
 
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+# Programs of other tools are called so, with a command after it.
+PROGRAMS = re.compile(r"^(fairseq|onmt|llama|hf|transformers)-(?=.)")
 # A hint names so many commands that have an option.
 MOST_OWNERS = 2
 
@@ -33,11 +36,16 @@ def expand_command(arguments: list[str], known: Collection[str], group: str = ""
     typed = next(iter(arguments), "-")
     if typed.startswith("-") or typed in known:
         return arguments
-    name = typed.lower().replace("_", "-")
+    name = _command_name(typed)
     same = [name, *_command_word(group, name).same]
     targets = [target.removeprefix(group).split() for target in same]
     own = next((one for one in targets if one[0] in known or one[0].startswith("-")), None)
     return arguments if own is None else [*own, *arguments[1:]]
+
+
+def _command_name(typed: str) -> str:
+    """Fold a command as typed: `onmt_train` and `llama-server` are train and server."""
+    return PROGRAMS.sub("", typed.lower().replace("_", "-"))
 
 
 def _command_word(group: str, name: str) -> Word:
@@ -53,8 +61,11 @@ def unknown_command(typed: str, known: Iterable[str], group: str = "") -> UsageE
         group: the command that these belong to, such as models.
     """
     whole = f"{group} {typed}".strip()
-    if says := _command_word(group, typed.lower().replace("_", "-")).says:
+    if says := _command_word(group, _command_name(typed)).says:
         return UsageError(f"there is no command {whole!r}: {says}")
+    if model_among([typed]):
+        said = f"{typed} is a stored model: seqgen sample -m {typed} writes with it"
+        return UsageError(f"there is no command {whole!r}; {said}")
     near = closest(typed, known)
     hint = "" if near is None else f"; did you mean {f'{group} {near}'.strip()!r}?"
     return UsageError(
@@ -73,7 +84,7 @@ def with_own_options(command: Any, context: Any, arguments: Sequence[str]) -> li
     Raises:
         UsageProblem: there is no such option; `option_name` is what was typed.
     """
-    arguments = list(arguments)
+    arguments = _with_two_dashes(arguments, {*flags_of(command)})
     while (error := _unknown_option(command, context, arguments)) is not None:
         typed = _typed(arguments, error.option_name)
         replaced = _replaced(command, arguments, typed)
@@ -83,6 +94,13 @@ def with_own_options(command: Any, context: Any, arguments: Sequence[str]) -> li
             raise error
         arguments = replaced
     return arguments
+
+
+def _with_two_dashes(arguments: Sequence[str], flags: Collection[str]) -> list[str]:
+    """Write `-model` as `--model`, of which Click would read `-m odel`."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    named = ((one, f"-{one}".partition("=")[0]) for one in arguments[:at])
+    return [*(f"-{one}" if long in flags else one for one, long in named), *arguments[at:]]
 
 
 def _unknown_option(command: Any, context: Any, arguments: Sequence[str]) -> Any:
@@ -126,7 +144,7 @@ def _same_option(command: Any, typed: str) -> str | None:
     arguments = [one.metavar for one in command.params if one.param_type_name == "argument"]
     known = {*flags, *((name or "").strip("[]").removesuffix("...") for name in arguments)}
     name = _name(typed)
-    same = [f"--{name}", *_option_word(typed).same, _flag(find_setting(name))]
+    same = [f"--{name}", *_option_word(typed, command.name).same, _flag(find_setting(name))]
     return next((one for one in same if one.split()[0] in known), None)
 
 
@@ -155,8 +173,10 @@ def _name(typed: str) -> str:
     return name if len(name) == 1 else name.lower()
 
 
-def _option_word(typed: str) -> Word:
-    return words_elsewhere("options").get(_name(typed), Word())
+def _option_word(typed: str, command: str | None) -> Word:
+    """Look up an option of other tools: as it is in one command of ours, or anywhere."""
+    words, name = words_elsewhere("options"), _name(typed)
+    return words.get(f"{command} {name}") or words.get(name, Word())
 
 
 def _flag(setting: str) -> str:
@@ -166,19 +186,20 @@ def _flag(setting: str) -> str:
 
 
 def option_hint(
-    flags: Sequence[str], typed: str, commands: Callable[[], Mapping[str, Sequence[str]]]
+    command: Any, typed: str, commands: Callable[[], Mapping[str, Sequence[str]]]
 ) -> str:
     """Write what to give instead of an option that a command does not have.
 
     Args:
-        flags: of the command.
+        command: of Click.
         typed: the option.
         commands: returns the flags of all commands, by name.
     """
     from seqgen.registry import SHARED_DOCS
     from seqgen.settings.training import BUDGETS, TrainingConfig
 
-    word, meant = _option_word(typed), find_setting(_name(typed))
+    flags = flags_of(command)
+    word, meant = _option_word(typed, command.name), find_setting(_name(typed))
     near = [*word.near, _flag(meant)]
     if meant in BUDGETS:  # which are no settings where a command has budgets of its own
         near += [flag for name in BUDGETS for flag in flags if flag.endswith(f"-{name}")]
@@ -186,10 +207,12 @@ def option_hint(
         return f"; did you mean {flag}?"
     if "--set" in flags and (meant in TrainingConfig.fields() or meant in SHARED_DOCS):
         return f"; set it by --set {meant}=VALUE"
-    if word.says:
+    if word.says and "--man" not in flags:
         return f"; {word.says}"
     if close := closest(typed, [flag for flag in flags if flag.startswith("--")]):
         return f"; did you mean {close}?"
+    if "--man" in flags:  # those of the program itself
+        return "; options come after a command: seqgen sample PROMPT -m NAME"
     for flag in (*word.same, *word.near, _flag(meant)):
         owners = [name for name, own in commands().items() if flag.split()[0] in own]
         if owners:
