@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqgen.errors import SeqgenError
-from seqgen.settings import why_not_utf8
+from seqgen.settings import shorten, why_not_utf8
 from seqgen.text.sources import Vectors, features_of
 from seqgen.wording import ShortRepr
 
@@ -188,8 +188,9 @@ def _problem(
     if isinstance(prompts, Lines):
         what, where = prompts.source, f"line {index + 1}, column {column}"
     else:
-        what, where = f"prompt {index}", f"line {line}, column {column} of the prompt"
-    return SeqgenError(f"{what}: the model does not know {piece!r} ({where})")
+        what, where = f"prompt {shorten(text)!r}", f"line {line}, column {column}"
+    advice = "leave it out, or train a model with --tokenizer byte"
+    return SeqgenError(f"{what}: the model does not know {piece!r} ({where}); {advice}")
 
 
 def first_unknown(loaded: LoadedModel, text: str) -> tuple[str, int, int] | None:

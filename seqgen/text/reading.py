@@ -235,6 +235,10 @@ def file_kind(path: Path) -> FileKind | None:
     return None if document_reader(path) else recognise_kind(path, read_head(path))
 
 
+# Bytes that no text in an encoding of one byte a character has.
+NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
 def binary_files(name: str | Path, as_text: bool = False) -> list[Path]:
     """List the files of a folder or pattern that `text_files` skips."""
     return [path for path in files_in(name) or () if is_binary(path, as_text)]
@@ -473,6 +477,8 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             at = offset + error.start
             what = f"not UTF-8 text: byte 0x{raw[error.start]:02x} at offset {at}"
+            if "unexpected end" not in error.reason and not NO_TEXT.search(raw):
+                what += "; if it is Latin-1, convert it with iconv -f latin1 -t utf-8"
             path, head = Path(name), raw[:HEAD_BYTES]
             kind = recognise_kind(path, head) if offset == 0 else None
             if kind is not None and not kind.is_text:

@@ -27,6 +27,7 @@ from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.torch_models import choose_products
+from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.text.reading import CHUNK_BYTES, joined_blocks
 from seqgen.text.records import Texts
 from seqgen.text.split import held_out_path
@@ -125,6 +126,11 @@ class RunRequest:
             return self.architecture == registry.AUTO and not self.chooses_translator
         is_auto = registry.UNLESS_TOLD == registry.AUTO
         return is_auto and not (self._is_fixed or self._has_pairs)
+
+    @property
+    def is_text_of_pairs(self) -> bool:
+        """Whether the data are pairs, read as text because no architecture is chosen."""
+        return self.architecture is None and self._has_pairs and not self._is_fixed
 
     @property
     def chooses_translator(self) -> bool:
@@ -506,6 +512,9 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     held_out = [] if held_out_path(plan.data.val) is None else [plan.data.val]
     for text in file_notices([*request.data, *request.targets, *held_out], plan.data.as_text):
         report(Notice(text=text))
+    if request.is_text_of_pairs and task is LANGUAGE_MODELING:
+        names = ", ".join(map(str, request.data))
+        report(Notice(text=f"{names}: read as text; --model auto trains a translator of its pairs"))
     open_dataset = registry.load_object(task.dataset).open
     dataset = open_dataset(files, plan.data, origin and origin.tokens, request.flags)
     prepared = dataset.prepare(plan.given.keys(), report)

@@ -159,7 +159,6 @@ NAMED = {
     "sample --beams 4": "--beams is an option of seqgen beam-search, eval",
     "train text.txt --ngpu 2": "torchrun --nproc-per-node N",
     "train text.txt --warmup_ratio 0.1": "--set warmup=VALUE",
-    "train text.txt --wandb": "--tensorboard logs it",
     "bleu ref.txt -i hyp.txt": "seqgen bleu HYP REF",
     "bleu h.txt r.txt -m chrf": "did you mean --metric?",
     "perplexity text.txt --lines": "did you mean --per-line?",
@@ -223,7 +222,7 @@ AS_ARGUMENT = installed(
         "beam-search a sand --max-tokens 2": (0, "sand is a stored model: -m sand"),
         "sample sand $ --max-tokens 2": (
             1,
-            "does not know '$' (line 1, column 1 of the prompt); sand",
+            "does not know '$' (line 1, column 1); leave it out, or ",
         ),
         "sample -i sand": (2, "--interactive takes no PROMPT; sand is a stored model: -m sand"),
     }
@@ -269,6 +268,14 @@ def test_what_other_tools_call_a_new_or_a_stopped_run(text, cli):
     for name, said in (("resume", "seqgen train --resume NAME"), ("scratch", "leave it out")):
         code, _, err = cli("train", text, "--init_from", name)
         assert code in (1, 2) and err.count("\n") == 1 and said in err
+
+
+def test_pairs_that_are_read_as_text_are_named(text, cli):
+    Path("pairs.tsv").write_text("a cat\tun chat\na dog\tun chien\n" * 40)
+    few = ("--steps", "1", "--layers", "1", "--hidden-size", "4")
+    for more, said in (((), 1), (("--model", "lstm"), 0), (("--quiet",), 0)):
+        code, _, err = cli("train", "pairs.tsv", *few, *more)
+        assert (code, err.count("--model auto trains a translator of its pairs")) == (0, said)
 
 
 def test_only_stored_models_are_suggested_after_m(sand, cli):

@@ -56,7 +56,8 @@ def test_an_invalid_byte_is_found_where_it_is(before, bad, after, at):
     with pytest.raises(SeqgenError) as caught:
         list(decode_blocks(cut_bytes(raw, at), "some file"))
     message = f"some file is not UTF-8 text: byte 0x{bad[0]:02x} at offset {len(before.encode())}"
-    assert str(caught.value) == message
+    latin1 = "; if it is Latin-1, convert it with iconv -f latin1 -t utf-8"
+    assert str(caught.value) in (message, message + latin1)
 
 
 # What wide encodings are called by iconv, and how texts in them begin.
@@ -103,7 +104,7 @@ def test_numbers_are_not_taken_for_utf_16(dtype):
 def test_a_text_that_breaks_off_inside_a_character(text, missing, at):
     whole = text.encode()
     raw = whole + "\U0001f600".encode()[:-missing]
-    with pytest.raises(SeqgenError, match=f"offset {len(whole)}$"):
+    with pytest.raises(SeqgenError, match=f"offset {len(whole)}(;|$)"):
         list(decode_blocks(cut_bytes(raw, at), "x"))
 
 
@@ -115,7 +116,7 @@ def test_any_invalid_text_agrees_with_python(text, bad, at, where):
     raw = raw[:place] + bad + raw[place:]
     with pytest.raises(UnicodeDecodeError) as expected:
         raw.decode()
-    with pytest.raises(SeqgenError, match=f"offset {expected.value.start}$"):
+    with pytest.raises(SeqgenError, match=f"offset {expected.value.start}(;|$)"):
         list(decode_blocks(cut_bytes(raw, at), "x"))
 
 

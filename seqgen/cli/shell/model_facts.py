@@ -66,17 +66,18 @@ def describe(model: store.StoredModel) -> ModelRecord:
     """Build the record of a model."""
     from seqgen.text.tokenizers import kind_in
 
-    config, record, result, kind, tokenizer = {}, {}, {}, None, None
+    config, record, result, kind, tokenizer, counts = {}, {}, {}, None, None, []
     with contextlib.suppress(SeqgenError):
         config, kind = model.config, model.kind
         record, result = model.record, store.result_of(model)
+        counts = [part.record.get("parameters") or 0 for part in model.single_models]
         # The configuration may name the tokenizer by a path.
         tokenizer = kind_in(model.path / "tokenizer") or config["data"].get("tokenizer")
     return ModelRecord(
         name=model.name,
         path=str(model.path),
         architecture=kind,
-        parameters=record.get("parameters"),
+        parameters=sum(counts) or record.get("parameters"),
         tokenizer=tokenizer,
         val_bits_per_char=result.get("val_bits_per_char"),
         created=record.get("created"),
@@ -123,7 +124,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     config, record = model.config, model.record
     result, data = store.result_of(model), store.data_of(record)
     training = config.get("training") or {}
-    parameters = plural(record.get("parameters") or 0, "parameter")
+    parameters = plural(describe(model).parameters or 0, "parameter")
     facts = {"model": f"{model.name}: {model.kind}, {parameters}"}
     if adapter := config.get("adapter"):
         facts["adapters"] = f"of rank {adapter['rank']} on {adapter['base']['name']}"
@@ -213,12 +214,12 @@ def _mixed(model: store.StoredModel, result: dict[str, Any]) -> dict[str, str]:
     coefficients = plural(sum(map(len, facts["gate"] or ())), "coefficient")
     return {
         "parts": ", ".join(_part(model, **part) for part in facts["parts"]),
-        "weights": weighted(facts["weights"]),
+        **({} if facts["gate"] else {"weights": weighted(facts["weights"])}),
         **{
             f"after {order} matched": weighted(row)
             for order, row in enumerate(facts["by_order"] or ())
         },
-        **({"gate": f"{coefficients}, used instead of the weights"} if facts["gate"] else {}),
+        **({"gate": f"{coefficients}, for weights by token"} if facts["gate"] else {}),
         **(
             {
                 "alone": f"network {figure(result['network_loss'])}, n-gram model "
