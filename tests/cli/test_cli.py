@@ -197,7 +197,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
         (["--set", "forget_bias=1e999"], 2, "forget_bias"),
         (["--steps", "0"], 2, "steps"),
         (["--steps", "3", "--minutes", "1"], 2, "one budget"),
-        (["--heads", "2"], 2, "no setting '--heads'"),
+        (["--heads", "2"], 2, "--heads is for --model "),
         (["--tokenizer", "wrod"], 2, "did you mean 'word'"),
         (["--documents", "page"], 2, "documents"),
         (["--val", "1.5"], 2, "--val"),
