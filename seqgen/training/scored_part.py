@@ -17,9 +17,9 @@ from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, fitting_part
 from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.store.loaded import LoadedModel
 
-# Characters on which a model's scoring speed is measured, and the shortest part, unless the text
-# is shorter.
-TRIED_CHARACTERS, SHORTEST_PART = 1000, 2000
+# Characters on which a model's scoring speed is measured: few, and more where these take less than
+# a share of the time. The shortest part that is scored, unless the text is shorter.
+TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 1000), 0.02, 2000
 # Tokens on which weights are fitted first, to see how long that takes, the most rows that they are
 # read in, and the fewest tokens of a row.
 FITTED_FIRST, MOST_ROWS, LEAST_ROW = 2500, 32, 256
@@ -104,21 +104,23 @@ def affordable_share(loaded: LoadedModel, text: str, seconds: float) -> float:
     share = 1.0
     if math.isinf(seconds):
         return share
-    tried = text[:TRIED_CHARACTERS]
-    needed = _seconds(loaded, tried) * len(text) / max(1, len(tried))
+    needed = len(text) * _seconds_per_character(loaded, text, seconds)
     while share * needed > seconds and share * len(text) >= 2 * SHORTEST_PART:
         share /= 2
     return share
 
 
-def _seconds(loaded: LoadedModel, text: str) -> float:
-    """Measure how long scoring a text takes: the faster of two times, since the first sets up."""
-    times = []
-    for _ in range(2):
-        began = time.monotonic()
-        totals_of(loaded, [text], for_model(loaded))
-        times.append(time.monotonic() - began)
-    return min(times)
+def _seconds_per_character(loaded: LoadedModel, text: str, seconds: float) -> float:
+    """Measure the speed of scoring on the beginning of a text, in a small share of some seconds."""
+    for length in TRIED_CHARACTERS:
+        times, tried = [], text[:length]
+        for _ in range(2):  # the first sets up
+            began = time.monotonic()
+            totals_of(loaded, [tried], for_model(loaded))
+            times.append(time.monotonic() - began)
+        if min(times) > TRIED_SHARE * seconds:
+            break
+    return min(times) / max(1, len(tried))
 
 
 @contextlib.contextmanager
@@ -133,14 +135,14 @@ def faster_threads(loaded: LoadedModel, text: str, seconds: float) -> Iterator[N
         text: some text.
         seconds: the time for the block; without a limit nothing is measured or changed.
     """
-    threads, text = torch.get_num_threads(), text[:TRIED_CHARACTERS]
+    threads = torch.get_num_threads()
     if math.isinf(seconds) or threads == 1:
         yield
         return
     try:
-        with_all = _seconds(loaded, text)
+        with_all = _seconds_per_character(loaded, text, seconds)
         torch.set_num_threads(1)
-        if _seconds(loaded, text) > with_all:
+        if _seconds_per_character(loaded, text, seconds) > with_all:
             torch.set_num_threads(threads)
         yield
     finally:
