@@ -11,7 +11,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal, require_command
+from helpers_cli import needs, records, refusal, require_command
 from places import CORPORA
 
 from seqgen import store
@@ -117,6 +117,7 @@ def test_blanks_are_filled_from_both_sides(model, capsys, stdin):
     assert float(rows[0][0]) == pytest.approx(found[1]["probabilities"][0][0], abs=1e-4)
 
 
+@needs("patterns")
 def test_blanks_are_filled_with_what_matches_a_pattern(model, capsys):
     text = "the [MASK] sat on [MASK]"
     (every,) = records(capsys, "fill", text, "-m", model, "--top", 1000)
@@ -271,6 +272,7 @@ def test_bad_settings(text, capsys):
     assert "direction=backward has no meaning" in refusal(capsys, *given, "--direction", "backward")
 
 
+@needs("vectors")
 def test_vectors_of_words_and_of_texts(model, tmp_path, capsys, stdin):
     (first, *_) = records(capsys, "vectors", "-m", model, "--neighbours", "cat")
     assert first["word"] == "cat"

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 from places import CORPORA
 from safetensors.numpy import load_file
 
@@ -285,6 +285,7 @@ def test_features_are_frozen_and_no_parameters():
     assert count == model.parameter_count()
 
 
+@needs("vectors")
 def test_features_of_language_models_and_of_words():
     text = torch.tensor([[BOS, 5, 6, 7]])
     row = registry.architecture("gru")
@@ -385,8 +386,8 @@ def test_a_tagger_works_without_the_model_of_its_features(words, sentences, caps
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [
-        ("word2vec", ("embedding_size=4",)),
-        ("glove", ("embedding_size=4",)),
+        pytest.param("word2vec", ("embedding_size=4",), marks=needs("vectors")),
+        pytest.param("glove", ("embedding_size=4",), marks=needs("vectors")),
         ("lstm", ("hidden_size=4",)),
         ("transformer", ("hidden_size=8", "num_heads=2", "seq_len=16")),
     ],

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 from places import CORPORA
 from scipy.stats import binomtest
 
@@ -134,6 +134,7 @@ def test_a_tagger_writes_columns(sentences, capsys, stdin):
     assert "macro-F1" in capsys.readouterr().out
 
 
+@needs("tune")
 def test_labels_are_counted_as_labels_everywhere(tmp_path, capsys):
     """Two words in three are tags of one long sentence, which `--max-source-len` leaves out."""
     short = "".join(f"the DET\n{'ab'[i % 2]}{i % 5} {'AB'[i % 2]}\n\n" for i in range(40))
@@ -159,6 +160,7 @@ def test_labels_are_counted_as_labels_everywhere(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("nats/label by learning rate")
 
 
+@needs("tune")
 def test_a_search_says_nats_per_label(texts, capsys):
     given = ("--task", "classify", "--model", "bag", "--search", "dropout=0.1:0.2")
     assert run(["tune", *map(str, (texts, *given)), "--trials", "1", "--trial-steps", "2"]) == 0
@@ -331,8 +333,12 @@ REFUSED = [
     (("compare", "m", "m"), "a model is given twice"),
     (("compare", "--all", "m"), "--all has no meaning for models that predict labels"),
     (("compare", "m", "--precisions", "float32"), "--precisions has no meaning for models that"),
-    (("diagnose", "FILE"), "is a classifier, no language model"),
-    (("export", "m", "--format", "arpa", "--out", "m.arpa"), "m"),
+    pytest.param(
+        ("diagnose", "FILE"), "is a classifier, no language model", marks=needs("inspect")
+    ),
+    pytest.param(
+        ("export", "m", "--format", "arpa", "--out", "m.arpa"), "m", marks=needs("exchange")
+    ),
     (("eval", "--bleu"), "--bleu has no meaning for models that predict labels"),
 ]
 
@@ -389,6 +395,7 @@ def _refused_prediction(texts, capsys):
     return refusal(capsys, "predict", texts, "-m", "m")
 
 
+@needs("hopfield")
 def test_bad_texts_to_predict(texts, sentences, capsys, stdin):
     train(capsys, texts, "classify", "--steps", 1)
     stdin(b"a\n\nb\n")

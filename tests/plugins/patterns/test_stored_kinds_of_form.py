@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers_cli import known_kinds
+from helpers_cli import known_kinds, needs
 from places import STORED
 
 from seqgen.cli import run
@@ -39,6 +39,7 @@ def test_texts_of_every_kind_have_the_form(name, tmp_path, monkeypatch, capfd):
             assert re.fullmatch(pattern, record["text"])
 
 
+@needs("exchange")
 def test_one_special_token_is_enough_for_a_tokenizer_over_bytes():
     tokenizer = find(STORED / "kinds" / "models" / "imported-gpt2").load()[1]
     end, dead = end_and_dead_end(tokenizer)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import Case
-from helpers_cli import known_architectures, refusal
+from helpers_cli import known_architectures, needs, refusal
 from places import CORPORA
 
 from seqgen import presets, registry, store
@@ -396,6 +396,7 @@ def test_a_warning_is_no_record_of_a_step(text):
     assert lines and all("step" in json.loads(line) for line in lines)
 
 
+@needs("labels")
 def test_a_plot_without_figures_is_refused(text, capsys):
     assert "--plot is for --diagnose" in refusal(capsys, "train", text, "--plot", "a.svg")
     plot = ["--diagnose", "--plot", "a.svg", "--quiet"]
