@@ -279,6 +279,11 @@ def test_pairs_that_are_read_as_text_are_named(text, cli):
         assert (code, err.count("--model auto trains a translator of its pairs")) == (0, said)
 
 
+def test_a_word_that_is_called_like_a_short_option_stays_one(text, cli):
+    for word in "mqvi":
+        assert "does not know" in cli("sample", word, "-m", MODEL, "--max-tokens", "2")[2]
+
+
 def test_only_stored_models_are_suggested_after_m(sand, cli):
     Path("sand").write_text(TEXT)
     for typed in (

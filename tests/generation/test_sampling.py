@@ -203,10 +203,10 @@ def test_records_before_an_unknown_come_out(tokenizer, piped):
         "char": ["a", "b", "abc\nabZ", "c"],
         "word": ["the", "", "the cat\nthe dog", "the"],
     }[tokenizer.kind]
-    where = {"char": r"'Z' \(line 2, column 3 ", "word": r"' dog' \(line 2, column 4 "}
+    where = {"char": r"'Z' \(line 2, column 3\)", "word": r"' dog' \(line 2, column 4\)"}
     loaded = fake(tokenizer)
     got = []
-    with pytest.raises(SeqgenError, match=f"prompt 2: .*{where[tokenizer.kind]}") as caught:
+    with pytest.raises(SeqgenError, match=f"prompt '.*{where[tokenizer.kind]}") as caught:
         for record in sample(
             loaded,
             iter(prompts) if piped else prompts,

@@ -101,7 +101,8 @@ def _with_two_dashes(arguments: Sequence[str], flags: Collection[str]) -> list[s
     at = arguments.index("--") if "--" in arguments else len(arguments)
     flags = {flag for flag in flags if flag.startswith("--")}
     named = ((one, f"-{one}".partition("=")[0]) for one in arguments[:at])
-    return [*(f"-{one}" if long in flags else one for one, long in named), *arguments[at:]]
+    long = (f"-{one}" if name[:2] == "--" and name in flags else one for one, name in named)
+    return [*long, *arguments[at:]]
 
 
 def _unknown_option(command: Any, context: Any, arguments: Sequence[str]) -> Any:
