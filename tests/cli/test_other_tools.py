@@ -146,7 +146,6 @@ NAMED = {
     "train text.txt --n_head 2 --model lstm": "--n_head is for --model transformer",
     "train text.txt --order 3 --model lstm": "order is for --model ngram, not lstm (",
     "--model book": "options come after a command: seqgen sample PROMPT -m NAME",
-    "sample -m m": "there is no model named 'm'",
     "log": "seqgen models show NAME",
     "diff a b": "seqgen compare",
     "distill book": "there is no distillation",

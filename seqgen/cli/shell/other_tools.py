@@ -99,7 +99,6 @@ def with_own_options(command: Any, context: Any, arguments: Sequence[str]) -> li
 def _with_two_dashes(arguments: Sequence[str], flags: Collection[str]) -> list[str]:
     """Write `-model` as `--model`, of which Click would read `-m odel`."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
-    flags = {flag for flag in flags if flag.startswith("--")}
     named = ((one, f"-{one}".partition("=")[0]) for one in arguments[:at])
     long = (f"-{one}" if name[:2] == "--" and name in flags else one for one, name in named)
     return [*long, *arguments[at:]]
