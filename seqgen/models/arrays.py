@@ -28,9 +28,11 @@ class ArrayNetwork(Configured):
         vectors: (V, D), those of the tokens; None where they have none.
         window: how many tokens it reads at most; None for any number.
         both_ways: see `Model`.
+        reads_blocks: whether matrices may be those of a file in fewer bits, `BlockMatrix`.
     """
 
     both_ways: ClassVar[bool] = False
+    reads_blocks: ClassVar[bool] = False
     dtype: np.dtype
     vectors: np.ndarray | None = None
     window: int | None = None

@@ -485,6 +485,8 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: see `load`.
         """
+        import numpy as np
+
         from seqgen.engines.weights import Weights
         from seqgen.text.tokenizers import load_tokenizer
 
@@ -499,6 +501,8 @@ class StoredModel(TrainingFolder):
             arrays = self.arrays(whole)
             if arrays is None:
                 return None
+            if not kind.reads_blocks:
+                arrays = {name: np.asarray(array) for name, array in arrays.items()}
             fitting = Weights(arrays).fitting(kind.shapes(config), kind.shared(config))
             model = kind(config, fitting)
         except (OSError, ValueError) as error:

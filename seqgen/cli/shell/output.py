@@ -169,9 +169,10 @@ class Output(Options, panel=Panel.OUTPUT):
         from seqgen.store.loading import parts_of
 
         for loaded in models:
+            if isinstance(loaded.model, ArrayNetwork):
+                continue
             for part in parts_of(loaded.stored):
-                said = part.describe_conversion()
-                if said is not None and not isinstance(loaded.model, ArrayNetwork):
+                if (said := part.describe_conversion()) is not None:
                     self.announce(said)
         if not self.explains:
             return

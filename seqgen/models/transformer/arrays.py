@@ -44,6 +44,8 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         quantized: the precision that the weights' maps are kept in; None for their own.
     """
 
+    reads_blocks = True
+
     def __init__(
         self,
         config: TransformerConfig,

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
 from seqgen.generation.processors import normalise
 from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.models.ngram.arrays import NGramArrays
@@ -144,9 +144,8 @@ def content(name: str) -> str:
         SeqgenError: it cannot be read, or is no UTF-8.
     """
     try:
-        return Path(name).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise SeqgenError(f"{name} cannot be read: {error.strerror or error}") from None
+        with reporting_unreadable(name):
+            return Path(name).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SeqgenError(f"{name} is not UTF-8 at byte {error.start}") from None
 

@@ -336,8 +336,8 @@ def test_archives_of_texts(name, tmp_path, capsys):
     assert text_of(path) == wanted
     assert run(["train", str(path), *COUNT]) == 0
     assert facts()["characters"] == len(wanted)
-    said = f"3 files, {len(wanted)} characters, 4 files left out (x/d.png, x/e.jsonl, x/f.txt and 1"
-    assert f"{path}: {said} more)\n" in capsys.readouterr().err
+    said = f"3 files, {len(wanted)} characters, 4 files left out (x/d.png, x/e.jsonl, x/f.txt, "
+    assert f"{path}: {said}x/g.epub)\n" in capsys.readouterr().err
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 20])
     assert "damaged" in refused(capsys, path)
 

@@ -103,7 +103,7 @@ def texts(answer):
 def alone(kind, prompts, label=(), **options):
     """Return what `sample` writes, which is loaded as the command line loads it."""
     loaded = load(NAMES[kind], work=Work()).with_labels(label)
-    return [record.text for record in sample(loaded, prompts, SampleOptions(**options))]
+    return [record.text for record in sample(loaded, prompts, SampleOptions.of(**options))]
 
 
 def digest(text):
