@@ -18,6 +18,7 @@ def test_the_plain_lstm_makes_what_it_counts():
 TINY = Shape(1, 64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [

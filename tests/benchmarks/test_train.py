@@ -197,6 +197,7 @@ def test_bench_train_prints_a_record_a_case(capsys):
     assert record["gflops"] > 0
 
 
+@pytest.mark.slow
 def test_bench_train_measures_a_cell_beside_an_lstm_as_large(capsys):
     command = ["train", "--seconds", "0.1", "--repeats", "1", "--only", "cell gru"]
     assert run([*command, "--json", "--precision", "float32", "--device", "cpu", "--quiet"]) == 0

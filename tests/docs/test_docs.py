@@ -275,6 +275,7 @@ def test_what_is_marked_slow_runs(shell, script):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_page_about_python_runs(shell, tmp_path):
     """Its blocks are one program, which is run on a tiny budget."""
     page = ROOT / "docs" / "python.md"

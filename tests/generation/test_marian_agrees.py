@@ -94,6 +94,7 @@ def copy_stacked(mine, *theirs):
     mine.bias.copy_(torch.cat([part.bias for part in theirs]))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_logits_agree(pair):
     ours, theirs = pair

@@ -242,6 +242,7 @@ def test_a_fixed_sample_is_always_the_same():
 # ---- reading prompts ahead ----
 
 
+@pytest.mark.slow
 @quick
 @given(items=st.lists(st.text(max_size=2)), size=st.integers(1, 5))
 def test_every_item_comes_once_in_order(items, size):

@@ -114,6 +114,7 @@ def test_short_runs_are_not_measured(text, settings):
     assert not any("compiled" in notice for notice in notices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"documents": "line"}, {"unfreeze": 0.5}])
 def test_what_would_need_code_again_and_again_is_not_compiled(text, monkeypatch, settings):
     monkeypatch.setattr(choosing, "compiled_speedup", lambda *_: (9.0, None))

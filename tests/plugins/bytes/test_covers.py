@@ -145,6 +145,7 @@ def test_a_larger_share_reads_fewer_rows():
     assert rows[0] > rows[1] > rows[2] >= len(text) / max(map(len, tokenizer.texts[4:]))
 
 
+@pytest.mark.slow
 @given(
     tokenizer=vocabularies(), texts=st.lists(st.text(letters, min_size=4, max_size=4), min_size=2),
     seed=seeds, every=st.booleans(),

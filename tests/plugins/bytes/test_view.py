@@ -69,6 +69,7 @@ def nats(name, text, work=None):
     return perplexity(load(name, work=work), [text]).nll_nats
 
 
+@pytest.mark.fast_for("words", rest="slow")
 @pytest.mark.parametrize("name", ["subwords", "unigram", "words", "lines", "gru", "transformer"])
 def test_all_covers_are_at_least_as_probable_as_one(name):
     for at in range(0, 2000, 500):
@@ -144,6 +145,7 @@ def test_models_with_different_tokenizers_are_mixed_by_bytes(capsys):
         assert np.exp(log_probs) == pytest.approx(0.25 * each[0] + 0.75 * each[1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_mixture_by_bytes_can_be_stored(capsys):
     arguments = ("mix", "gru", "words", "byte", "--name", "three", "-q")
     (mixed,) = records(capsys, *arguments)

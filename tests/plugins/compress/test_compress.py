@@ -195,6 +195,7 @@ def learning(models):
         return {name: load(name, "cpu") for name in ("net", "default")}
 
 
+@pytest.mark.slow
 @needs("dynamic")
 @pytest.mark.parametrize("name", ["net", "default"])
 def test_networks_and_mixtures_learn_from_the_file(name, learning, monkeypatch, tmp_path, capsys):

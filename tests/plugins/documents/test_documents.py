@@ -276,6 +276,7 @@ def test_more_documents_than_are_named_are_counted(tmp_path, capsys):
     assert capsys.readouterr().out.count(": 5 characters\n") == 8
 
 
+@pytest.mark.slow
 def test_hostile_archives_are_refused(tmp_path, capsys):
     zeros = b"a" * (80 << 20)
     assert "zip bomb" in refused(capsys, pack(tmp_path / "a.zip", {"a.txt": zeros}))

@@ -160,6 +160,7 @@ def test_folders_in_16_bits_stay_so(kind, dtype, tmp_path, capsys):
     assert np.abs(ours - expected).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_pytorch_says_what_float32_takes(plain, tmp_path, monkeypatch, cli):
     rewrite(plain, lambda name: "Q8_0", tmp_path / "m.gguf", monkeypatch)
     assert run(["import", str(tmp_path / "m.gguf"), "--name", "m", "--quiet"]) == 0

@@ -403,6 +403,7 @@ def test_features_of_other_models(kind, shape, words, sentences, capsys):
     assert settings["max_source_len"] == (15 if kind == "transformer" else 512)
 
 
+@pytest.mark.slow
 def test_what_makes_no_sense_is_refused(words, sentences, tmp_path, capsys):
     records(capsys, "train", words, *SEEDED, "--steps", 1, "--name", "e")
     tiny = ("--set", "hidden_size=4", "--tokenizer", "whitespace", "--steps", 1, "--quiet")

@@ -138,6 +138,7 @@ def test_what_cannot_be_repeated(place, capsys):
     assert "--update" in refusal(capsys, "replay", "log.jsonl.gz", "--update")
 
 
+@pytest.mark.slow
 def test_records_of_the_latest_model(place, capsys):
     """They are repeated with that model, which is no change as long as it is the same."""
     train = ("train", "t.txt", "--model", "ngram", "--order", "2", "-q", "--name")
@@ -240,6 +241,7 @@ def test_models_are_not_updated(place, capsys):
     assert log.read_bytes() == before and (place / "link.jsonl").is_symlink()
 
 
+@pytest.mark.slow
 def test_damaged_records_take_a_line_each(place, capsys):
     (found,) = recorded(capsys, "perplexity", "t.txt", "-m", "grams")
     damages = {

@@ -163,6 +163,7 @@ def ask(place, fields, leaves=False):
         return digest(texts(json.loads(response.read()))[0])
 
 
+@pytest.mark.slow
 def test_texts_do_not_depend_on_the_load(live):
     draw = random.Random(5)
     kinds = ("n-gram", "lstm", "transformer", "mixture", "pairs")
@@ -685,6 +686,7 @@ def test_a_connection_that_nobody_reads_is_closed(monkeypatch, limit):
         wait_for(lambda: server.served.engine.running == 0)
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_read_too_slowly_is_closed_after_the_deadline(monkeypatch):
     monkeypatch.setattr("seqgen.plugins.serve.app.GRACE", 0.5)
     with listening(timeout=1.0) as server, contextlib.closing(send(server, UNREAD, 4096)) as own:
@@ -747,6 +749,7 @@ def test_a_late_request_gets_its_first_token_while_others_run(live):
     wait_for(lambda: live.served.engine.running == 0)
 
 
+@pytest.mark.slow
 def test_rows_are_shared_equally_by_those_who_wait():
     shares, step = [], TextBatch.read
     turns = {"big": threading.Semaphore(0), "all": threading.Event()}
@@ -990,6 +993,7 @@ def test_texts_that_are_late_are_not_begun():
         complete(client, "lstm", max_tokens=1)
 
 
+@pytest.mark.slow
 @needs("patterns")
 def test_patterns_hold_up_each_other_alone_and_not_for_long(monkeypatch):
     monkeypatch.setattr("seqgen.plugins.serve.app.PATTERN_SECONDS", 0.5)
