@@ -29,6 +29,7 @@ def main() -> None:
         use_utf8()
         set_up_numpy()
         from seqgen.cli import main as run_command
+        from seqgen.files import drop_unwritable_output
 
         code = run_command()
         # Python's end puts the default back, which would kill a command that is done already.
@@ -40,6 +41,7 @@ def main() -> None:
         leave()
     if "torch" in sys.modules and "LOCAL_RANK" not in os.environ:
         finish(code)
+    drop_unwritable_output()
     sys.exit(code)
 
 

@@ -491,3 +491,13 @@ def json_bytes(value: Any) -> bytes:
 def write_json(path: Path, value: Any) -> None:
     """Replace a file atomically by `value` as indented JSON."""
     write_bytes(path, json_bytes(value))
+
+
+def drop_unwritable_output() -> None:
+    """Drop output that cannot be written; Python would try again at its end, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        pass
+    except OSError:  # the disk is full, say, which has been reported
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

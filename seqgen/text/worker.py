@@ -12,6 +12,7 @@ import json
 import signal
 import sys
 
+from seqgen.files import drop_unwritable_output
 from seqgen.text.encoding import encode_block, read_frame, write_frame
 from seqgen.text.tokenizers import tokenizer_from_facts
 
@@ -33,3 +34,4 @@ if __name__ == "__main__":
     # The parent may have been killed, and does not wait for an answer.
     with contextlib.suppress(BrokenPipeError):
         main()
+    drop_unwritable_output()

@@ -27,7 +27,6 @@ from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.torch_models import choose_products
-from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 from seqgen.text.reading import CHUNK_BYTES, joined_blocks
 from seqgen.text.records import Texts
 from seqgen.text.split import held_out_path
@@ -512,7 +511,7 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     held_out = [] if held_out_path(plan.data.val) is None else [plan.data.val]
     for text in file_notices([*request.data, *request.targets, *held_out], plan.data.as_text):
         report(Notice(text=text))
-    if request.is_text_of_pairs and task is LANGUAGE_MODELING:
+    if request.is_text_of_pairs and task.beside_ngrams:
         names = ", ".join(map(str, request.data))
         report(Notice(text=f"{names}: read as text; --model auto trains a translator of its pairs"))
     open_dataset = registry.load_object(task.dataset).open
