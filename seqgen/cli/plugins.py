@@ -65,12 +65,12 @@ class PluginRecord:
 
     @property
     def added(self) -> str:
-        """What it adds, in words."""
+        """Description of everything that the plugin adds."""
         return "; ".join(_in_words(self.adds)) or MISSING
 
     @property
     def summary_or_problem(self) -> str:
-        """What it is, or why it is left out."""
+        """The plugin's summary, or the problem for which it is left out."""
         return self.summary or f"left out: {self.problem}"
 
 

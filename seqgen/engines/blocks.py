@@ -21,7 +21,7 @@ WEIGHTS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class BlockType:
-    """How the weights of a row are stored.
+    """Storage format of quantized weights: rows of blocks, as in GGUF files.
 
     Attributes:
         size: weights of a block.

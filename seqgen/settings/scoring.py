@@ -123,7 +123,7 @@ class Scoring(TextScoring, panel=Panel.SCORES):
 
     @property
     def adaptation(self) -> AdaptiveScoring | None:
-        """How the model changes while it is scored, if it does."""
+        """Options of dynamic evaluation that were given; None for static scoring."""
         return next((each for each in self.adaptive.groups if each.given), None)
 
     @property

@@ -152,7 +152,7 @@ class Covers:
 
 
 class Segmentation:
-    """Which tokens a tokenizer may write after one another.
+    """Token pairs that may be adjacent in the tokenizer's own segmentation.
 
     Args:
         tokenizer: its tokens.

@@ -232,5 +232,5 @@ class Examples:
 
     @property
     def name(self) -> str:
-        """What messages call the examples."""
+        """Name of the data set in messages: its files."""
         return ", ".join(map(str, self.paths))

@@ -37,7 +37,7 @@ class Document:
 
     @property
     def taken(self) -> str:
-        """What was taken: "12 pages, 34,567 characters, 2 pages without text"."""
+        """Summary of the extracted text: "12 pages, 34,567 characters, 2 pages without text"."""
         said = [plural(self.parts, self.noun)] if self.parts else []
         said.append(plural(len(self.text), "character"))
         if self.without_text:

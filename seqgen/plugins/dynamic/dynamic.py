@@ -38,7 +38,7 @@ Discounts = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class LearningRule:
-    """How a network learns.
+    """Update rule of dynamic evaluation: SGD with decay towards the trained weights.
 
     Attributes:
         rate: eta.

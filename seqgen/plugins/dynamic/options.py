@@ -70,8 +70,8 @@ class Dynamic(AdaptiveScoring, panel=Panel.MODEL):
     ) -> Iterator[Scored]:
         from seqgen.plugins.dynamic.dynamic import discounts_of, score_dynamically
 
-        how = self._rule(loaded), want, discounts_of(loaded)
-        return score_dynamically(loaded.model, corpus, *how)
+        rule, discounts = self._rule(loaded), discounts_of(loaded)
+        return score_dynamically(loaded.model, corpus, rule, want, discounts)
 
     @classmethod
     def usual(cls) -> Dynamic:
@@ -80,8 +80,8 @@ class Dynamic(AdaptiveScoring, panel=Panel.MODEL):
     def predict(self, loaded: LoadedModel) -> Generator[np.ndarray, int]:
         from seqgen.plugins.dynamic.dynamic import discounts_of, predict_tokens
 
-        how = self._rule(loaded), loaded.framing.start, discounts_of(loaded)
-        return predict_tokens(loaded.model, *how)
+        rule, discounts = self._rule(loaded), discounts_of(loaded)
+        return predict_tokens(loaded.model, rule, loaded.framing.start, discounts)
 
     def describe(self, loaded: LoadedModel) -> str:
         counts = "; n-grams are counted on" if self._counts(loaded) else ""

@@ -127,7 +127,7 @@ class Dry:
 
     @cached_property
     def _reach(self) -> int:
-        """How many bytes of the text may begin a sequence breaker that the next token ends."""
+        """Largest number of bytes of a sequence breaker that precede the next token."""
         return max(map(len, self._breakers), default=1) - 1
 
     @cached_property
