@@ -176,7 +176,7 @@ class AdaptiveScoring(Options, ABC):
 
     @classmethod
     @abstractmethod
-    def usual(cls) -> AdaptiveScoring:
+    def default(cls) -> AdaptiveScoring:
         """Return the options for a text of which nothing is known."""
 
     @abstractmethod

@@ -357,7 +357,7 @@ def read_document(
 
 @dataclass(frozen=True)
 class DocumentFacts:
-    """Summary of reading a document: the text that was extracted, or the fault.
+    """Result of reading a document: what was extracted, or the fault.
 
     Attributes:
         taken: such as "12 pages, 34,567 characters"; "" if the reader does not say it.

@@ -250,10 +250,10 @@ def require_lossless(loaded: LoadedModel) -> None:
 def learning_by(loaded: LoadedModel) -> AdaptiveScoring | None:
     """Return the options by which a model can learn from the file; None if it cannot."""
     for group in Adaptive().groups:
-        usual = type(group).usual()
+        options = type(group).default()
         with contextlib.suppress(UsageError):
-            usual.check_model(loaded, loaded.data.documents)
-            return usual
+            options.check_model(loaded, loaded.data.documents)
+            return options
     return None
 
 

@@ -74,7 +74,7 @@ class Dynamic(AdaptiveScoring, panel=Panel.MODEL):
         return score_dynamically(loaded.model, corpus, rule, want, discounts)
 
     @classmethod
-    def usual(cls) -> Dynamic:
+    def default(cls) -> Dynamic:
         return cls(dynamic=USUAL_RATE)
 
     def predict(self, loaded: LoadedModel) -> Generator[np.ndarray, int]:
