@@ -15,7 +15,7 @@ import numpy as np
 
 # Whole numbers (N, groups, ...), their scales and minima (N, groups), or no minima.
 Unpacked = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-# StoredRows that are dequantized at a time.
+# Weights that are dequantized at a time.
 WEIGHTS_AT_ONCE = 1 << 20
 
 
@@ -141,7 +141,7 @@ def dequantize(raw: np.ndarray, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """StoredRows of a matrix that have one type.
+    """Neighbouring rows of a matrix that are stored in one type.
 
     Attributes:
         kind: a key of `TYPES`.

@@ -508,8 +508,8 @@ def choose_trial_precision(trial: SpeedTrial) -> tuple[TrainingConfig, float | N
 def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
     """Choose precision, row threads and compilation by the speed of this machine."""
     for choose in (
+        _choose_checkpointing,  # first, since trials need memory too
         _choose_precision,
-        _choose_checkpointing,
         _choose_row_threads,
         _choose_compilation,
     ):
@@ -534,7 +534,7 @@ def _choose_checkpointing(trial: SpeedTrial, report: Report) -> TrainingConfig:
     if training.checkpointing is not None or not hasattr(trial.plan.model_class, "checkpointing"):
         return training
     length = min(training.seq_len, trial.prepared.longest_row)
-    rows = -(-training.batch_size // training.accumulate)
+    rows = -(-training.batch_size // training.accumulate) * (training.members or 1)
     short = length > _window_in_memory(trial.shape, rows, trial.device)
     if short:
         why = f"activations of {rows:,} rows of {length:,} tokens may not fit in memory"

@@ -11,6 +11,7 @@ from seqgen import store
 from seqgen.engines.fast_layers import FastLinear, frozen_linear
 from seqgen.errors import UsageError
 from seqgen.models.low_rank import AdaptedLinear, adapters_of, add_adapters, store_frozen
+from seqgen.models.transformer import model as transformer
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.scoring.perplexity import score_held_out
@@ -114,6 +115,19 @@ def test_checkpointing_changes_no_bit(text):
         train([text], architecture="transformer", name=name, settings=chosen)
     kept, again = weights("kept"), weights("again")
     assert all(torch.equal(kept[name], again[name]) for name in kept)
+
+
+def test_every_member_computes_its_blocks_again(text, monkeypatch):
+    computed = []
+    monkeypatch.setattr(
+        transformer,
+        "checkpoint",
+        lambda block, *inputs, **options: computed.append(block) or block(*inputs),
+    )
+    settings = {**SMALL, **FEW, "members": 2, "checkpointing": True, "row_threads": 1}
+    train([text], architecture="transformer", name="members", settings=settings)
+    assert len(computed) % (2 * SMALL["num_layers"] * FEW["steps"]) == 0 and computed
+    assert len({id(block) for block in computed}) == 2 * SMALL["num_layers"]
 
 
 def test_checkpointing_keeps_only_the_inputs_of_blocks():

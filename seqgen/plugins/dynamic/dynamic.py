@@ -22,7 +22,7 @@ from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.mixture.equations import Mixed
 from seqgen.models.ngram.model import NGram
 from seqgen.models.scores import FromLogits, ScoreDetail
-from seqgen.plugins.dynamic.adaptive_ngram import AdaptiveNGram
+from seqgen.plugins.dynamic.adaptive_ngram import ADAPTABLE, AdaptiveNGram
 from seqgen.scoring.loop import Scored, arrays_of, prefer_ranks
 from seqgen.settings import MOST_NATS, require
 
@@ -79,7 +79,7 @@ def _ngram_discounts(model: NGram, stored: StoredModel) -> Discounts:
         UsageError: it has another smoothing, is pruned, or its record has none.
     """
     config = model.config
-    smooth = config.smoothing in ("kneser-ney", "modified-kneser-ney")
+    smooth = config.smoothing in ADAPTABLE
     what = f"the n-gram model {stored.name}"
     wanted = f"--dynamic counts on with Kneser-Ney smoothing; {what} has {config.smoothing}"
     require(smooth, wanted)

@@ -149,7 +149,7 @@ def _held_out_files(config: DataConfig) -> Sequence[Path]:
     if held_out_path(config.val) is None:
         return ()
     try:
-        return text_files([config.val])
+        return text_files([config.val], config.as_text)
     except SeqgenError:
         return ()
 
