@@ -42,8 +42,8 @@ HEAD = """# A companion to the lectures
 *For students and teachers of language models. Read [Your first model](../tutorials/first-model.md)
 first.*
 
-Each step has one idea: an equation, a command that runs in seconds, and an exercise with its
-answer.
+Each step explains one idea with an equation, a command that runs in seconds, and an exercise with
+its answer.
 
 - `seqgen course` lists the steps, and `seqgen course 1.1` shows one and runs its commands, in a
   checkout or with an installed package.

@@ -222,7 +222,7 @@ def _columns(records: list[Comparison]) -> dict[str, Callable[[Any], str]]:
 
 def _explain(records: list[Comparison], data: str | None, out: Output) -> None:
     """Describe the compared text; with --verbose, also how each figure was computed."""
-    what = "what all of them hold out" if data is None else data
+    what = "the shared held-out part" if data is None else data
     sizes = plural(records[0].characters, "character"), plural(records[0].bytes, "byte")
     out.notice(f"text: {what}, {', '.join(sizes)}")
     for one in records if out.explains else ():

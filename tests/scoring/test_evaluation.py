@@ -522,7 +522,7 @@ def test_compare_takes_what_all_hold_out(cli):
     _code, out, err = cli("compare", "words", "chars")
     # The worst first; the best last.
     assert [row.split()[0] for row in out.splitlines()] == ["model", "chars", "words"]
-    assert "what all of them hold out" in err
+    assert "the shared held-out part" in err
 
 
 def test_compare_refuses_different_texts(cli, trained):
