@@ -30,6 +30,7 @@ NUMBERS = (
 )
 TEXTS = ("", "x" * 10_000, "nan", ":", "+", "A+", "{}", "-", "é" * 300, "latest", "a\nb", "[b]")
 TEXTS = (*TEXTS, "\udcff", "0", NINES, "\\", "%s", "\u202e", "1:2:3", "x:1e999", ".")
+TEXTS = (*TEXTS, ":bytes", "latest:bytes", "latest:bytes=some", "x:bytes=all:0.5+latest:bytes")
 VALUES: tuple[Any, ...] = (
     *(None, True, [], {}, "", "x", "nan", 0, -1, 1, 2, 0.5, 1e-300, 1e9, 1e30, 1e308, -1e308),
     *(10**9, 2**31, 2**63, 10**30, "9" * 400, [1, 2], {"a": 1}, [[]], "\0", "é" * 300),
@@ -292,6 +293,8 @@ def model_commands(draw: random.Random, path: Path) -> list[list[str]]:
         ["beam-search", "-m", model, "--max-tokens", "5"],
         ["export", model],
         ["sample", "-m", f"{model}+{STORED / 'models' / 'lstm-char'}", "--max-tokens", "3"],
+        ["sample", "ten", "-m", f"{model}:bytes", "--max-tokens", "3"],
+        ["sample", "ten", "-m", model, "--heal", "--max-tokens", "3"],
     ]
     return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(installed(every))]
 

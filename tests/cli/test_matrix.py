@@ -48,6 +48,8 @@ MIXED = {name for name in MODELS if name.startswith("mixture")}
 WITH_VECTORS = MODELS - COUNTED - MIXED - {"hopfield"}
 TRAINED = WITH_VECTORS - IMPORTED
 WORD_BY_WORD = {"elmo-tagger", *BOTH_SIDES, *WORDS}
+# Models whose tokens, joined, are the text that they read from left to right.
+BY_BYTES = OF_TEXT - {"lstm-backward", "ngram-words", "imported-arpa"}
 SAME_TOKENS = {"hawk", "window", "transformer", "adapter", "ngram", "hmm"}
 # Tracing them for ONNX takes many seconds each, and has tests of its own in test_onnx.py.
 TRACED = {"lstm", "hawk", "transformer", "seq2seq-transformer"}
@@ -97,11 +99,15 @@ OTHERWISE = {"source": "", "compared": f"--data {TEXT}", "briefly": "--passages 
 ROWS: dict[str, set[str]] = {
     "tokenize {file} -m {model}": MODELS,
     "sample {source} -m {model} --max-tokens 5 --seed 3": LANGUAGE,
+    "sample {source} -m {model}:bytes --max-tokens 5 --seed 3": BY_BYTES,
+    "sample tea -m {model} --heal --max-tokens 5 --seed 3": BY_BYTES,
     "beam-search {source} -m {model} --max-tokens 5": LANGUAGE,
+    "beam-search tea -m {model} --heal --max-tokens 5": BY_BYTES,
     "fill [MASK] -m {model}": {"bert"},
     "restore tex -m {model}": {"hopfield"},
     "perplexity -m {model}": LANGUAGE - IMPORTED | BOTH_SIDES,
     "perplexity {scored} -m {model}": LANGUAGE | BOTH_SIDES,
+    "perplexity {scored} -m {model}:bytes": BY_BYTES,
     "perplexity {scored} -m {model} --per-line": LANGUAGE | BOTH_SIDES,
     "perplexity {scored} -m {model} --per-token": LANGUAGE,
     "perplexity {scored} -m {model} --cache 20": NETWORKS | MIXTURES,
@@ -110,9 +116,12 @@ ROWS: dict[str, set[str]] = {
     "eval {measured} -m {model} {briefly}": LANGUAGE | LABELLERS,
     "compress {file} -m {model} --json": OF_TEXT - {"lstm-backward"} - NGRAMS | {"ngram"},
     "decompress {file} -m {model}": set(),
+    "eval -m {model}:bytes {briefly}": BY_BYTES - IMPORTED,
     "compare {model} --resamples 20": LANGUAGE - IMPORTED | LABELLERS,
     "compare {model} {compared} --resamples 20": LANGUAGE | LABELLERS,
+    "compare {model}:bytes {compared} --resamples 20": BY_BYTES,
     "predict {file} -m {model}": LABELLERS,
+    "predict {file} -m {model}:bytes": set(),
     "vectors -m {model}": WITH_VECTORS,
     "vectors -m {model} --neighbours tea --top 2": WORD_BY_WORD,
     f"vectors -m {{model}} --file {LINES}": WITH_VECTORS - OF_SOURCES,
@@ -221,6 +230,8 @@ def test_every_command_answers_or_says_why_not(name, server, tmp_path):
     found = []
     for row, answering in installed(ROWS).items():
         if "--dynamic" in row and not has_plugin("dynamic"):
+            continue
+        if (":bytes" in row or "--heal" in row) and not has_plugin("bytes"):
             continue
         if name in TRACED and ("onnx" in row or row == "export {model} --out exported"):
             continue

@@ -10,6 +10,7 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.arrays import ArrayModel
 from seqgen.plugins.bytes.covers import Segmentation
 from seqgen.plugins.bytes.model import ByBytes, ByteArrays
+from seqgen.store.loading import require_language_model
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers.byte import ByteTokenizer
 
@@ -59,9 +60,10 @@ def require_view(loaded: LoadedModel, what: str) -> None:
         what: needs that.
 
     Raises:
-        UsageError: it is no model of text.
+        UsageError: it is no language model of text.
         SeqgenError: it reads from right to left, or its tokenizer changes texts.
     """
+    require_language_model(loaded.stored)
     loaded.conditioning.require_nothing(what)
     name = loaded.stored.name
     if loaded.backward:

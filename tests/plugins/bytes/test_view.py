@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal
-from places import ROOT
+from helpers_cli import needs, records, refusal
+from places import ROOT, STORED
 
 import seqgen
 from seqgen import store
@@ -206,6 +206,14 @@ def test_models_of_other_data_have_no_such_view(tmp_path, capsys):
     assert ":bytes is for models of text" in refusal(capsys, "sample", "a", "-m", "pairs:bytes")
     with pytest.raises(SeqgenError, match="models of text"):
         by_bytes(load("pairs"))
+
+
+@needs("labels")
+def test_classifiers_have_no_such_view(capsys):
+    name = str(STORED / "kinds" / "models" / "bag-classifier")
+    for command in ("eval", "predict"):
+        said = refusal(capsys, command, ROOT / "README.md", "-m", f"{name}:bytes")
+        assert "bag-classifier:bytes is a classifier, no language model" in said
 
 
 def test_the_end_of_a_line_is_the_end_of_all_covers():
