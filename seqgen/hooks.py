@@ -172,6 +172,8 @@ class Plugin:
             `seqgen.training.datasets.dataset.Dataset`. Two class methods recognise them: `reads`
             says whether a file of records, given by its path, is of this kind; `suits`, which is
             called with what `Dataset.open` is called with but the flags, whether the data is.
+        regimes: ways of training (`seqgen.training.regimes.base.Regime`), by the names that
+            `--regime` has for them (`seqgen.settings.regimes.REGIMES`).
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.
@@ -202,6 +204,7 @@ class Plugin:
     document_readers: Mapping[str, str] = field(default_factory=dict)
     record_readers: Mapping[str, str] = field(default_factory=dict)
     datasets: tuple[str, ...] = ()
+    regimes: Mapping[str, str] = field(default_factory=dict)
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -445,7 +448,7 @@ def plugin_of(target: str) -> str | None:
 
 
 def missing_plugin(name: str) -> str | None:
-    """Name the seqgen plugin that an architecture or task needs but is not installed.
+    """Name the seqgen plugin that an architecture, task or regime needs but is not installed.
 
     None if it needs none, or is unknown.
     """
@@ -503,6 +506,12 @@ def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
 def datasets() -> list[Any]:
     """Load the plugins' kinds of data for models of text."""
     return [kind for _, kind in _load_field("datasets")]
+
+
+@functools.cache
+def regimes() -> Mapping[str, tuple[InstalledPlugin, str]]:
+    """Collect the training regimes of all plugins by name: plugin and target."""
+    return _collect_by_name("regime", ((one, one.plugin.regimes) for one in plugins()))
 
 
 def record_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:

@@ -51,9 +51,11 @@ def needs(*plugins: str) -> pytest.MarkDecorator:
 
 
 def is_usable(model: Path) -> bool:
-    """Say whether the plugins of a stored model's architecture and tokenizers are there."""
-    architecture = json.loads((model / "config.json").read_text())["architecture"]
+    """Say whether the plugins of a stored model's architecture, tokenizers and regime are there."""
+    config = json.loads((model / "config.json").read_text())
+    architecture, regime = config["architecture"], config.get("training", {}).get("regime", "")
     known = architecture == "mixture" or registry.known_architecture(architecture) is not None
+    known &= hooks.missing_plugin(regime) is None
     kinds = {kind_in(folder) for folder in model.glob("*tokenizer")} - {None}
     return known and STORED_TOKENIZERS.keys() >= kinds
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqgen import ranks, registry
+from seqgen import hooks, ranks, registry
 from seqgen.engines.precision import parameter_type
 from seqgen.models.deferred_init import DeferredModel
 from seqgen.ranks.group import process_group
@@ -86,7 +86,10 @@ CASES = {
     "few-rows": _case("lstm", DROPOUT, batch_size=2),
 }
 CASES = {  # without those of plugins that are gone
-    name: case for name, case in CASES.items() if registry.known_architecture(case.architecture)
+    name: case
+    for name, case in CASES.items()
+    if registry.known_architecture(case.architecture)
+    and hooks.missing_plugin(case.training.get("regime", "")) is None
 }
 
 

@@ -1,7 +1,7 @@
 """The plugins of seqgen, a folder each; the core works without any of them."""
 
-# The architectures, tasks and tokenizers of plugins, and the endings of architectures with a
-# head: for messages if the plugin's folder is missing. Models of older
+# The architectures, tasks, tokenizers and training regimes of plugins, and the endings of
+# architectures with a head: for messages if the plugin's folder is missing. Models of older
 # versions do not name their plugin.
 BROUGHT = {
     "exchange": ("huggingface", "marian", "sentencepiece"),
@@ -33,6 +33,14 @@ BROUGHT = {
         "jordan",
         "grid",
         "hawk",
+    ),
+    "regimes": (
+        "scheduled",
+        "free-running",
+        "professor-forcing",
+        "minimum-risk",
+        "decoding",
+        "unlikelihood",
     ),
     "vectors": ("glove", "word2vec"),
     "window": ("window",),

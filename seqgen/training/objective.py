@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +12,14 @@ from torch import nn
 from seqgen.registry import load_object
 from seqgen.settings.regimes import DEFAULT_REGIME
 from seqgen.training.reading import TrainingReader
-from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
+from seqgen.training.regimes.base import (
+    Loss,
+    Regime,
+    Rows,
+    StepProgress,
+    TextRules,
+    regime_class,
+)
 
 if TYPE_CHECKING:
     from seqgen.models.base import NeuralLanguageModel
@@ -21,16 +27,6 @@ if TYPE_CHECKING:
     from seqgen.settings.training import TrainingConfig
     from seqgen.text.batches import Batch
     from seqgen.training.parts import CheckpointPart
-
-# The regimes of neural language models besides the default one, `Network.trained_by`.
-REGIMES: Mapping[str, str] = {
-    "scheduled": "seqgen.training.regimes.scheduled:ScheduledSampling",
-    "free-running": "seqgen.training.regimes.scheduled:FreeRunning",
-    "professor-forcing": "seqgen.training.regimes.professor:ProfessorForcing",
-    "minimum-risk": "seqgen.training.regimes.sequences:MinimumRisk",
-    "decoding": "seqgen.training.regimes.sequences:Decoding",
-    "unlikelihood": "seqgen.training.regimes.teacher_forcing:Unlikelihood",
-}
 
 
 class Objective(nn.Module):
@@ -52,8 +48,9 @@ class Objective(nn.Module):
         reader = TrainingReader(model, config)
 
         def load_regime(name: str) -> Regime:
-            kind = model.trained_by if name == DEFAULT_REGIME else REGIMES[name]
-            return load_object(kind)(reader, text_rules)
+            plain = name == DEFAULT_REGIME
+            kind = load_object(model.trained_by) if plain else regime_class(name)
+            return kind(reader, text_rules)
 
         self._plain = load_regime(DEFAULT_REGIME)
         names = dict.fromkeys(phase.regime for phase in self._phases)

@@ -31,6 +31,7 @@ from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
 from seqgen.training.fine_tune import FeatureSource, InitialModel, architecture_of, feature_source
+from seqgen.training.regimes.base import regime_class
 from seqgen.training.regularising import Regularisation
 from seqgen.wording import plural
 
@@ -398,6 +399,8 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
             plan.task.model_is is None or phase.regime == DEFAULT_REGIME,
             f"--regime {phase.regime} is for language models; {plan.architecture} is none",
         )
+        if phase.regime != DEFAULT_REGIME:
+            regime_class(phase.regime)
         featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
         require(
             not featureless,

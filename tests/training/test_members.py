@@ -266,7 +266,9 @@ def test_the_summary_says_what_each_gave(text, tmp_path, monkeypatch, capsys):
         pytest.param(["--model", "hmm"], "is for networks, which hmm is not", marks=needs("hmm")),
         (["--model", "seq2seq"], "is for models of text"),
         (["--labels"], "is for models of text"),
-        (["--regime", "scheduled"], "is for regimes that only read texts"),
+        pytest.param(
+            ["--regime", "scheduled"], "is for regimes that only read texts", marks=needs("regimes")
+        ),
         (["--set", "row_threads=2"], "members are trained a thread each"),
     ],
 )

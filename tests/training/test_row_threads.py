@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+from helpers_cli import needs
 from ranks_worker import CASES, run, trainer_of
 
 from seqgen.training import loop, row_threads
@@ -118,6 +119,7 @@ def test_a_problem_in_another_thread_is_reported(monkeypatch):
     assert torch.is_autocast_cache_enabled()
 
 
+@needs("regimes")
 def test_figures_are_of_all_rows():
     """What a regime notes of its rows is logged as a mean over those of every thread."""
     figures = [trained("unlikelihood", threads)["figures"] for threads in (1, 3)]

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from seqgen import ranks
 from seqgen.metrics.bleu import build_metric
+from seqgen.plugins.regimes import drawing
 from seqgen.settings.scoring import BleuOptions
 from seqgen.text.batches import IGNORED
 from seqgen.training.reading import TrainingOutput, TrainingReader, to_device
-from seqgen.training.regimes import drawing
 from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 
 # Ids written, ids of the real text -> the cost.

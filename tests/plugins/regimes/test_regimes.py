@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 from training_runs import corpus_of
 
 from seqgen.hashing import uniforms
+from seqgen.plugins.regimes.scheduled import real_probability
+from seqgen.plugins.regimes.sequences import cost_of, edit_cost, mark_distinct
+from seqgen.plugins.regimes.unlikelihood import unlikelihood
 from seqgen.settings.training import TrainingConfig
 from seqgen.text.batches import IGNORED, Batch, portions, training_batches
 from seqgen.text.corpus import Corpus
@@ -27,9 +30,6 @@ from seqgen.training.events import Progress
 from seqgen.training.loop import Trainer
 from seqgen.training.objective import Objective
 from seqgen.training.regimes.base import StepProgress, TextRules
-from seqgen.training.regimes.scheduled import real_probability
-from seqgen.training.regimes.sequences import cost_of, edit_cost, mark_distinct
-from seqgen.training.regimes.teacher_forcing import unlikelihood
 from seqgen.training.run import Hooks
 
 SEED, END, NEVER = 4, 5, (0,)

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from seqgen.engines.precision import restored_randomness
+from seqgen.plugins.regimes.scheduled import FreeRunning
 from seqgen.training.optimizers import lean
 from seqgen.training.parts import CheckpointPart, ModelWeights, OptimizerState
 from seqgen.training.reading import TrainingReader, to_device
 from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules
-from seqgen.training.regimes.scheduled import FreeRunning
 
 # Lamb et al. (2016), section 2.3: the model follows the discriminator only while it is right more
 # often than the first, and the discriminator learns only while it is right less often than the

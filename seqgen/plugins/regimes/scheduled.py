@@ -7,9 +7,9 @@ import math
 import numpy as np
 from torch import Tensor
 
+from seqgen.plugins.regimes import drawing
 from seqgen.settings.training import TrainingConfig
 from seqgen.training.reading import to_device
-from seqgen.training.regimes import drawing
 from seqgen.training.regimes.base import Rows, StepProgress
 from seqgen.training.regimes.teacher_forcing import TeacherForcing
 

@@ -1,0 +1,16 @@
+"""Training regimes besides teacher forcing, such as scheduled sampling and minimum risk."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin(
+    regimes={
+        "scheduled": "scheduled:ScheduledSampling",
+        "free-running": "scheduled:FreeRunning",
+        "professor-forcing": "professor:ProfessorForcing",
+        "minimum-risk": "sequences:MinimumRisk",
+        "decoding": "sequences:Decoding",
+        "unlikelihood": "unlikelihood:Unlikelihood",
+    },
+)
