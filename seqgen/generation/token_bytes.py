@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Collection, Container, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from seqgen.errors import SeqgenError
 from seqgen.generation.backward import BackwardDecoder
 from seqgen.text.tokenizers.sentencepiece import ESCAPE, SentencepieceTokenizer
@@ -44,10 +42,8 @@ def end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
 
 def _unwritable(tokenizer: Tokenizer, reserved: Container[int]) -> Iterator[int]:
     """Yield the tokens whose bytes never occur in UTF-8."""
-    for token in range(tokenizer.vocab_size):
-        if token not in reserved and not NEVER_IN_UTF8.isdisjoint(
-            tokenizer.text_bytes(np.array([token]))
-        ):
+    for token, raw in enumerate(tokenizer.token_bytes):
+        if token not in reserved and not NEVER_IN_UTF8.isdisjoint(raw):
             yield token
 
 
@@ -66,7 +62,7 @@ def _bytes(
     """Yield tokens with the bytes that each adds after the tokens of `history`."""
     escapes = isinstance(tokenizer, SentencepieceTokenizer) and tokenizer.lossless
     for token in ids:
-        raw = tokenizer.text_bytes(np.array([token]))
+        raw = tokenizer.token_bytes[token]
         if escapes and ESCAPE.encode() in raw:
             continue  # it depends on the next token what it stands for
         if backward:

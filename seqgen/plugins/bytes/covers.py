@@ -168,10 +168,7 @@ class Segmentation:
     def __init__(self, tokenizer: Tokenizer, every: bool) -> None:
         self.every, self._tokenizer = every, tokenizer
         special = set(tokenizer.special_ids)
-        self.texts = [
-            b"" if token in special else tokenizer.text_bytes(np.array([token]))
-            for token in range(tokenizer.vocab_size)
-        ]
+        self.texts = [b"" if i in special else raw for i, raw in enumerate(tokenizer.token_bytes)]
         self.trie = Trie(self.texts)
         self.unknown = None if tokenizer.complete else tokenizer.unk_id
         self._allowed: dict[tuple[int, bytes, int], bool] = {}

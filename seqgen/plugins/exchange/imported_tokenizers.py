@@ -378,15 +378,19 @@ class HuggingFaceTokenizer(LibraryTokenizer, TokenizerFromElsewhere):
     def text_bytes(self, ids: np.ndarray) -> bytes:
         if not self._is_byte_level:
             return self.decode(ids.tolist()).encode()
-        names = (self._names.get(token, "") for token in ids.tolist())
+        return b"".join([self.token_bytes[token] for token in ids.tolist()])
+
+    @cached_property
+    def token_bytes(self) -> list[bytes]:
+        if not self._is_byte_level:
+            return super().token_bytes
+        names = [self._names.get(token, "") for token in range(self.vocab_size)]
+        foreign = set("".join(names)) - BYTE_OF.keys()
+        table = str.maketrans({**BYTE_OF, **dict.fromkeys(foreign)})
         special = self._special_names
-        return bytes(
-            BYTE_OF[character]
-            for name in names
-            if name not in special
-            for character in name
-            if character in BYTE_OF
-        )
+        return [
+            b"" if name in special else name.translate(table).encode("latin-1") for name in names
+        ]
 
     @cached_property
     def _special_names(self) -> frozenset[str]:

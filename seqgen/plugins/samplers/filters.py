@@ -130,15 +130,9 @@ class Dry:
         """Largest number of bytes of a sequence breaker that precede the next token."""
         return max(map(len, self._breakers), default=1) - 1
 
-    @cached_property
-    def _bytes(self) -> dict[int, bytes]:
-        return {}
-
     def _bytes_of(self, token: int) -> bytes:
-        if token not in self._bytes:
-            raw = self.tokenizer.text_bytes(np.array([token]))
-            self._bytes[token] = raw[::-1] if self.backward else raw
-        return self._bytes[token]
+        raw = self.tokenizer.token_bytes[token]
+        return raw[::-1] if self.backward else raw
 
     def _breaks(self, token: int) -> bool:
         """Check whether a token alone contains a sequence breaker."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from seqgen import hooks
 from seqgen.errors import SeqgenError
 from seqgen.generation.sample import Writer
@@ -58,7 +56,7 @@ class ChatForm(CompletionForm):
         tokenizer = asked.loaded.tokenizer
 
         def about(token: int, logprob: float) -> dict[str, Any]:
-            (name,), raw = tokenizer.pieces([token]), tokenizer.text_bytes(np.array([token]))
+            (name,), raw = tokenizer.pieces([token]), tokenizer.token_bytes[token]
             return {"token": name, "logprob": finite(logprob), "bytes": list(raw)}
 
         content = [

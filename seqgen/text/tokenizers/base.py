@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -162,6 +163,11 @@ class Tokenizer(ABC):
     def text_bytes(self, ids: np.ndarray) -> bytes:
         """Decode ids to UTF-8 bytes, which may start or end within a character."""
         return self.decode(ids.tolist()).encode()
+
+    @cached_property
+    def token_bytes(self) -> list[bytes]:
+        """The UTF-8 bytes of each id by itself, which may be part of a character."""
+        return [self.text_bytes(np.array([i])) for i in range(self.vocab_size)]
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         """Return an incremental decoder that continues after the ids of `history`."""

@@ -441,6 +441,10 @@ class SentencepieceTokenizer(Tokenizer):
         raw = b"".join([self.piece_bytes[i] for i in ids.tolist()])
         return unescape_bytes(raw) if self.lossless else raw
 
+    @cached_property
+    def token_bytes(self) -> list[bytes]:
+        return [unescape_bytes(raw) if self.lossless else raw for raw in self.piece_bytes]
+
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return SubwordDecoder(self, history)
 

@@ -330,7 +330,7 @@ def _top_pieces(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, Any]:
     pieces = tokenizer.pieces(used.tolist())
     number = counts[used]
     # In bytes of text: a byte's piece, say, is shown as `<0xC3>`.
-    lengths = np.array([len(tokenizer.text_bytes(used[i : i + 1])) for i in range(used.size)])
+    lengths = np.array([len(tokenizer.token_bytes[i]) for i in used])
 
     def listed(order: np.ndarray) -> list[tuple[str, int]]:
         return [(pieces[i], int(number[i])) for i in order[:SHOWN]]

@@ -400,6 +400,13 @@ def test_a_tokenizer_is_stored_as_it_is(tmp_path):
     assert not tokenizer.line_safe and tokenizer.lossless and tokenizer.complete
     raw = tokenizer.text_bytes(tokenizer.encode(TEXT))
     assert raw.decode() == TEXT
+    assert len(tokenizer.token_bytes) == 320
+    alone = [tokenizer.decode([i]) for i in range(320)]
+    whole = [text.encode() for text in alone if "\ufffd" not in text]
+    assert whole == [
+        raw for raw, text in zip(tokenizer.token_bytes, alone, strict=True) if "\ufffd" not in text
+    ]
+    assert {bytes([byte]) for byte in range(256)} <= {*tokenizer.token_bytes}
 
 
 def test_a_new_model_takes_a_tokenizer_json(folder, tmp_path, capsys):

@@ -108,6 +108,7 @@ def test_byte_ends_are_where_each_prefix_of_tokens_ends(trained, kind, text):
     for i, end in enumerate(ends):
         if ESCAPE not in text and SPACE not in text:
             assert tokenizer.text_bytes(ids[: i + 1]) == raw[:end]
+            assert b"".join(tokenizer.token_bytes[j] for j in ids[: i + 1]) == raw[:end]
 
 
 @pytest.mark.parametrize("kind", SUBWORDS)

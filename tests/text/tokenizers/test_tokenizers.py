@@ -34,6 +34,8 @@ def test_decoding_gives_the_text_back(kind, text):
     assert ids.dtype == tokenizer.dtype
     assert not np.isin(ids, [0, 1, 2, 3]).any()
     assert (ids < tokenizer.vocab_size).all()
+    assert b"".join(tokenizer.token_bytes[i] for i in ids) == text.encode()
+    assert len(tokenizer.token_bytes) == tokenizer.vocab_size
 
 
 @pytest.mark.parametrize("kind", ALL)
