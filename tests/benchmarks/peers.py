@@ -7,6 +7,7 @@ import socket
 import tempfile
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,8 +21,23 @@ from seqgen.text.tokenizers.char import CharTokenizer
 from .shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts, gpt2
 
 
-def transformers_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: str) -> Run:
+def transformers_gpt2(
+    shape: Shape,
+    vocab_size: int,
+    texts: Texts,
+    precision: str,
+    device: str = "cpu",
+    **options: Any,
+) -> Run:
     """Return what writes texts with the transformers package, in float32 or bf16.
+
+    Args:
+        shape: of the model.
+        vocab_size: of the model.
+        texts: what it writes.
+        precision: "float32" or "bf16".
+        device: where it computes.
+        options: further options of its `generate`, such as `cache_implementation`.
 
     Raises:
         ImportError: transformers is not installed.
@@ -29,10 +45,11 @@ def transformers_gpt2(shape: Shape, vocab_size: int, texts: Texts, precision: st
     model = _transformers_model(shape, vocab_size)
     if precision == "bf16":
         model = model.to(torch.bfloat16)
-    start = torch.tensor(texts.firsts)[:, None]
-    how = {"do_sample": True, "top_k": 0}
+    model = model.to(device)
+    start = torch.tensor(texts.firsts, device=device)[:, None]
+    how = {"do_sample": True, "top_k": 0, **options}
     if texts.beams > 1:
-        how = {"do_sample": False, "num_beams": texts.beams}
+        how = {"do_sample": False, "num_beams": texts.beams, **options}
 
     def run() -> int:
         return model.generate(start, max_new_tokens=texts.tokens, **how)[:, 1:].numel()

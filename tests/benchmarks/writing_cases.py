@@ -63,7 +63,7 @@ class Case:
     bytes_per_token: float
 
 
-def _write(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
+def write_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
     """Return our sampling, as `seqgen sample` does it."""
 
     def run() -> int:
@@ -110,7 +110,7 @@ def lstm(tokens: int, precision: str = "float32") -> Case:
     return Case(
         name=f"lstm 2 x 256, batch 1{_in_title(precision)}",
         baseline="a loop over nn.LSTM",
-        ours=_write(in_precision(model.eval(), precision), tokenizer, texts),
+        ours=write_texts(in_precision(model.eval(), precision), tokenizer, texts),
         theirs=plain_lstm(tokenizer.vocab_size, tokens),
         # One row of the embedding is read.
         bytes_per_token=BYTES[precision]
@@ -211,7 +211,7 @@ def transformer(
     newline, vocab_size = tokenizer.newline_id, tokenizer.vocab_size
     # Prompts that differ, so that none of the searches is another's.
     texts = Texts(range(newline, newline + batch), tokens, beams)
-    write = _write if beams == 1 else _search
+    write = write_texts if beams == 1 else _search
     in_ours = {"CTranslate2": ctranslate2_gpt2, "llama.cpp": llama_cpp_gpt2}
 
     def model(kind: str) -> Transformer:

@@ -1,0 +1,1 @@
+"""Checks and measurements for ten minutes on a GPU; see check.sh."""
