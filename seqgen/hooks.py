@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from seqgen import __version__
+from seqgen.errors import UsageError
 
 # The version of what this module offers. A plugin for another one is not used.
 VERSION = 1
@@ -174,6 +175,8 @@ class Plugin:
             called with what `Dataset.open` is called with but the flags, whether the data is.
         regimes: ways of training (`seqgen.training.regimes.base.Regime`), by the names that
             `--regime` has for them (`seqgen.settings.regimes.REGIMES`).
+        smoothings: of n-grams (`seqgen.training.counting.Smooth`), by the names that `--smoothing`
+            has for them (`seqgen.settings.model.Smoothing`).
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.
@@ -205,6 +208,7 @@ class Plugin:
     record_readers: Mapping[str, str] = field(default_factory=dict)
     datasets: tuple[str, ...] = ()
     regimes: Mapping[str, str] = field(default_factory=dict)
+    smoothings: Mapping[str, str] = field(default_factory=dict)
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -448,9 +452,9 @@ def plugin_of(target: str) -> str | None:
 
 
 def missing_plugin(name: str) -> str | None:
-    """Name the seqgen plugin that an architecture, task or regime needs but is not installed.
+    """Name the missing plugin of an architecture, task, tokenizer, regime or smoothing.
 
-    None if it needs none, or is unknown.
+    None if the plugin is installed, if it needs none, or is unknown.
     """
     brought = importlib.import_module("seqgen.plugins").BROUGHT
     owner = next((plugin for plugin, names in brought.items() if name in names), None)
@@ -509,9 +513,21 @@ def datasets() -> list[Any]:
 
 
 @functools.cache
-def regimes() -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the training regimes of all plugins by name: plugin and target."""
-    return _collect_by_name("regime", ((one, one.plugin.regimes) for one in plugins()))
+def methods(kind: Literal["regimes", "smoothings"]) -> Mapping[str, tuple[InstalledPlugin, str]]:
+    """Collect the regimes or the smoothings of all plugins by name: plugin and target."""
+    return _collect_by_name(kind[:-1], ((one, getattr(one.plugin, kind)) for one in plugins()))
+
+
+def load_method(kind: Literal["regimes", "smoothings"], name: str) -> Any:
+    """Load the regime or the smoothing of a name.
+
+    Raises:
+        UsageError: its plugin is not installed.
+    """
+    if (plugin := missing_plugin(name)) is not None:
+        raise UsageError(f"--{kind[:-1]} {name} needs the plugin {plugin}, which is not installed")
+    owner, target = methods(kind)[name]
+    return owner.load(target)
 
 
 def record_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:

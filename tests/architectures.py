@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers_cli import known_smoothings
 from torch import Tensor
 
 from seqgen import registry
@@ -105,20 +106,9 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "softcap": {"attention_softcap": 2.0, "num_kv_heads": 1},
         "nope": {"nope_every": 2},
     },
-    "ngram": {
-        smoothing: {"order": 3, "smoothing": smoothing}
-        for smoothing in (
-            "maximum-likelihood",
-            "add-delta",
-            "stupid-backoff",
-            "kneser-ney",
-            "modified-kneser-ney",
-            "witten-bell",
-            "jelinek-mercer",
-        )
-    }
+    "ngram": {smoothing: {"order": 3, "smoothing": smoothing} for smoothing in known_smoothings()}
     # Of order 3, two words that are equally probable differ in their last bit.
-    | {"katz": {"order": 2, "smoothing": "katz"}},
+    | {name: {"order": 2, "smoothing": name} for name in known_smoothings() if name == "katz"},
     "hmm": {
         "smooth": {"num_states": 5},
         "likeliest": {"num_states": 3, "delta": 0.0},

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pytest
 from places import STORED
 
 from seqgen import hooks, registry
 from seqgen.cli import all_commands, run
+from seqgen.settings.model import Smoothing
 from seqgen.text.tokenizers import STORED as STORED_TOKENIZERS
 from seqgen.text.tokenizers import kind_in
 
@@ -42,6 +43,11 @@ def has_plugin(name: str) -> bool:
 def known_architectures(names: Iterable[str]) -> list[str]:
     """Select the architectures of the core, and those of plugins that are there."""
     return [name for name in names if registry.known_architecture(name) is not None]
+
+
+def known_smoothings() -> list[str]:
+    """List the smoothings of n-grams of the core, and those of plugins that are there."""
+    return [name for name in get_args(Smoothing) if hooks.missing_plugin(name) is None]
 
 
 def needs(*plugins: str) -> pytest.MarkDecorator:

@@ -1,7 +1,7 @@
 """The plugins of seqgen, a folder each; the core works without any of them."""
 
-# The architectures, tasks, tokenizers and training regimes of plugins, and the endings of
-# architectures with a head: for messages if the plugin's folder is missing. Models of older
+# The architectures, tasks, tokenizers, training regimes and smoothings of plugins, and the endings
+# of architectures with a head: for messages if the plugin's folder is missing. Models of older
 # versions do not name their plugin.
 BROUGHT = {
     "exchange": ("huggingface", "marian", "sentencepiece"),
@@ -42,6 +42,7 @@ BROUGHT = {
         "decoding",
         "unlikelihood",
     ),
+    "smoothings": ("stupid-backoff", "witten-bell", "jelinek-mercer", "katz"),
     "vectors": ("glove", "word2vec"),
     "window": ("window",),
 }

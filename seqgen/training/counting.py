@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from seqgen import hooks
 from seqgen.models.ngram.arrays import NOTHING, Level, NGramState
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.settings import require
-from seqgen.text.corpus import Corpus, GrowingArray, slice_items
+from seqgen.settings.model import Smoothing
+from seqgen.text.corpus import Corpus, GrowingArray
 from seqgen.training.sorted_runs import (
     NO_LIMIT,
     Counts,
@@ -26,12 +28,10 @@ from seqgen.training.sorted_runs import (
 
 # The discounts of KenLM's --discount_fallback, for orders whose counts of counts give none.
 FALLBACK = (0.5, 1.0, 1.5)
-# Iterations of EM for the weights of orders, at most, and the change that ends them.
-ROUNDS, STILL = 300, 1e-5
-# Counts up to this are discounted by Katz. A sum that lacks no more than this lacks nothing.
-KATZ, ROUNDING = 5, 1e-12
-# Most tokens on which those weights are fitted, and places of a text that are looked up at once.
-MOST_HELD_OUT = AT_ONCE = 1 << 20
+# A sum that lacks no more than this lacks nothing.
+ROUNDING = 1e-12
+# Places of a text that are looked up at once.
+AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,17 @@ def fit(
     """
     began = time.perf_counter()
     config = model.config
-    require(config.smoothing is not None, f"smoothing is one of {', '.join(_RULES)}")
+    require(config.smoothing is not None, f"smoothing is one of {', '.join(get_args(Smoothing))}")
+    smoothing_rule(config.smoothing)  # before the work
     possible = np.ones(config.vocab_size, dtype=bool)
     possible[list(impossible)] = False
     budget = MemoryBudget.of(memory, config.vocab_size)
     counts = count(corpus, config, possible, budget)
-    estimate = NGramEstimate(config, possible, budget)
-    if config.smoothing == "jelinek-mercer":
-        estimate.weights = order_weights(corpus, config, possible, budget)
+    estimate = NGramEstimate(config, corpus, possible, budget)
     estimate.fill(counts)
     if config.prune_entropy:
         counts = prune_by_entropy(counts, estimate, config.prune_entropy)
-    model.fill(_build_tables(counts, estimate, model.arrays.dtype))
+    model.fill(build_tables(counts, estimate, model.arrays.dtype))
     first, end = counts[0].initial
     return NGramFit(
         seconds=time.perf_counter() - began,
@@ -97,9 +96,10 @@ class NGramEstimate:
 
     Attributes:
         config: says order and smoothing.
+        corpus: the training part, which was counted.
         possible: (V,) of bool, which words occur in a text.
         budget: for so many at once.
-        weights: of each order, in Jelinek-Mercer smoothing.
+        weights: of each order, where the smoothing has some.
         probs: for each order, (M,).
         backoffs: for each order but the last, (M,): 1 where there is no continuation.
         sums: of each context of the highest order so far, in stupid backoff.
@@ -108,6 +108,7 @@ class NGramEstimate:
     """
 
     config: NGramConfig
+    corpus: Corpus
     possible: np.ndarray
     budget: MemoryBudget = NO_LIMIT
     weights: Sequence[float] = ()
@@ -120,8 +121,9 @@ class NGramEstimate:
     def fill(self, counts: Sequence[Counts]) -> None:
         """Estimate all orders, from the lowest to the highest, by the smoothing rule."""
         lower = self.budget.column(float, self.possible / self.possible.sum())
+        smooth = smoothing_rule(self.config.smoothing)
         for n in range(1, len(counts) + 1):
-            rule = _RULES[self.config.smoothing](self, n, counts[n - 1])
+            rule = smooth(self, n, counts[n - 1])
             columns = [self.budget.column(float) for _ in range(4)]
             for block in blocks(n, counts, self.budget):
                 values = rule(block, lower.take(block.read("suffixes")))
@@ -166,12 +168,12 @@ def _kneser_ney(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
         adjusted = block.read("adjusted")
         lost = table[np.minimum(adjusted, len(discounts))]
-        return _interpolate(block, adjusted, lost, lower)
+        return interpolate_counts(block, adjusted, lost, lower)
 
     return rule
 
 
-def _interpolate(
+def interpolate_counts(
     block: GramBlock, values: np.ndarray, lost: np.ndarray, lower: np.ndarray
 ) -> Sequence[np.ndarray]:
     """Interpolate probabilities with those of the lower order; see `Rule`.
@@ -190,165 +192,7 @@ def _interpolate(
     return discounted + gamma[block.of] * lower, gamma
 
 
-def _witten_bell(*_: Any) -> Rule:
-    """Interpolated Witten-Bell (Chen and Goodman 1998, section 2.6).
-
-    p(w | c) = (count(c w) + T(c) p(w | c without its first word)) / (count(c) + T(c)), with T(c)
-    the number of different words seen after c: the lower order weighs as much as words that were
-    new there.
-    """
-
-    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
-        raw = block.read("raw")
-        kinds, total = block.total(raw > 0), block.total(raw)
-        share = kinds / np.maximum(kinds + total, 1)
-        return _interpolate(block, raw, raw * share[block.of], lower)
-
-    return rule
-
-
-def _jelinek_mercer(estimate: NGramEstimate, n: int, *_: Any) -> Rule:
-    """p(w | c) = l_n count(c w) / count(c) + (1 - l_n) p(w | c without its first word).
-
-    Jelinek and Mercer (1980), with one weight l_n an order; see `order_weights`.
-    """
-
-    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
-        raw = block.read("raw")
-        return _interpolate(block, raw, raw * (1 - estimate.weights[n - 1]), lower)
-
-    return rule
-
-
-def order_weights(
-    corpus: Corpus, config: NGramConfig, possible: np.ndarray, budget: MemoryBudget = NO_LIMIT
-) -> list[float]:
-    """Fit the weight of each order in Jelinek-Mercer smoothing by EM on held-out text.
-
-    The last tenth of the corpus, or the last million tokens of it, is held out, and counted with
-    the rest once the weights are known.
-    """
-    parts = _split_last_tenth(corpus)
-    if parts is None:
-        return [0.5] * config.order
-    known, held_out = parts
-    config = replace(config, smoothing="maximum-likelihood", prune_entropy=0.0)
-    model, estimate = NGram(config).double(), NGramEstimate(config, possible, budget)
-    counts = count(known, config, possible, budget)
-    estimate.fill(counts)
-    model.fill(_build_tables(counts, estimate, model.arrays.dtype))
-    ((words, place),) = FramedText(held_out)
-    at = np.flatnonzero(place > 0)
-    nodes = [ids[0] for ids in model.arrays.nodes(words[None], config.order)]
-    probs = np.zeros((config.order + 1, at.size))  # of each order, the uniform distribution first
-    seen = np.zeros(probs.shape, bool)
-    seen[:2], probs[0] = True, 1 / possible.sum()
-    for n, ids in enumerate(nodes, start=1):
-        inside = (place[at] >= n - 1) & (ids[at] >= 0)
-        probs[n][inside] = np.exp(model.arrays.log_probs[n][ids[at[inside]]])
-        if n > 1:  # what has continuations has a backoff of probability 0 under maximum likelihood
-            context = nodes[n - 2][at - 1]
-            stored = (place[at] >= n - 1) & (context >= 0)
-            seen[n][stored] = np.isneginf(model.arrays.backoffs[n - 1][context[stored]])
-    weights = np.full(config.order + 1, 0.5)
-    weights[0] = 1
-    for _ in range(ROUNDS):
-        rest, shares = np.ones(at.size), np.zeros(probs.shape)
-        for n in reversed(range(config.order + 1)):
-            own = weights[n] * seen[n]
-            shares[n] = rest * own * probs[n]
-            rest = rest * (1 - own)
-        shares /= shares.sum(0)
-        below = shares.cumsum(0)
-        before = weights.copy()
-        weights[1:] = [
-            shares[n][seen[n]].sum() / max(below[n][seen[n]].sum(), 1e-9)
-            for n in range(1, config.order + 1)
-        ]
-        # An order that never failed on the held-out text, or never helped, may do so elsewhere.
-        weights[1:] = weights[1:].clip(1e-4, 1 - 1e-4)
-        if np.abs(weights - before).max() < STILL:
-            break
-    return weights[1:].tolist()
-
-
-def _split_last_tenth(corpus: Corpus) -> tuple[Corpus, Corpus] | None:
-    """Split off the last tenth of a corpus; return None if it is too short."""
-    documents, size = corpus.ends.size, corpus.tokens.size
-    if documents >= 10:
-        number = documents - documents // 10
-        number = max(number, int(corpus.ends.searchsorted(size - MOST_HELD_OUT)))
-        cut = int(corpus.ends[number - 1])
-    elif documents > 1 or size < 10:
-        return None
-    else:  # the held-out part begins where the other ends, but is read from the start of a text
-        number, cut = 1, size - min(size // 10, MOST_HELD_OUT)
-    known, held_out = corpus.ends[:number].clip(max=cut), corpus.ends[number:] - cut
-    held_out = held_out if held_out.size else np.array([size - cut])
-    tokens = slice_items(corpus.tokens, 0, cut), slice_items(corpus.tokens, cut, size)
-    known, held_out = (
-        replace(corpus, tokens=t, ends=e, sources=None)
-        for t, e in zip(tokens, (known, held_out), strict=True)
-    )
-    return known, held_out
-
-
-def _katz(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
-    """Katz backoff (1987) with Good-Turing discounts.
-
-    p(w | c) = d_r r / count(c) for r = count(c w) > 0, and a(c) p(w | c without its first word) for
-    others, where d_r is 1 for r > 5 and a(c) makes the sum 1. What single words lose is shared by
-    those never seen. If counts of counts give no discounts, 0.5 is subtracted from each count.
-    Where a context has counts above 5 alone, count(c) is one more, so that something is left.
-    """
-    factors = _good_turing(grams.frequencies("raw", KATZ + 1))
-    if factors is None:
-        estimate.fallbacks.append(n)
-    estimate.discounts.append([FALLBACK[0]] if factors is None else factors)
-
-    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
-        raw, of = block.read("raw"), block.of
-        kept = block.read("kept") & (raw > 0)
-        if factors is None:
-            lost = np.minimum(raw, FALLBACK[0])
-        else:
-            lost = raw * (1 - np.array([1, *factors, 1])[np.minimum(raw, KATZ + 1)])
-        total = np.maximum(block.total(raw), 1)
-        probs = np.where(kept, raw - lost, 0) / total[of]
-        if n == 1:
-            unseen = estimate.possible & (raw == 0)
-            left = 1 - probs.sum()
-            some = unseen.any()
-            return [probs + left * unseen / unseen.sum() if some else probs / probs.sum()]
-        given, taken = block.total(probs), block.total(np.where(kept, lower, 0))
-        # Where every word was seen, no other word can get what the discounts have left.
-        whole = (1 - taken <= ROUNDING) & (given > 0)
-        # Counts above 5 alone lose nothing: one more is counted, of what was not seen (SRILM).
-        stuck = (1 - given <= ROUNDING) & ~whole
-        given = np.where(stuck, given * total / (total + 1), given)
-        probs *= np.where(stuck, total / (total + 1), 1 / np.where(whole, given, 1))[of]
-        backoffs = _backoff_weights(np.where(whole, 1, given), taken)
-        return np.where(kept, probs, backoffs[of] * lower), backoffs
-
-    return rule
-
-
-def _good_turing(frequencies: np.ndarray) -> list[float] | None:
-    """Compute the Good-Turing discounts d_1 to d_5 (Katz 1987, eq. 15); None if undefined.
-
-    Args:
-        frequencies: how many n-grams were seen 0 to 6 times.
-    """
-    n = frequencies.astype(float)
-    if not n[1:].all():
-        return None
-    r = np.arange(1, KATZ + 1)
-    beyond = (KATZ + 1) * n[KATZ + 1] / n[1]
-    factors = ((r + 1) * n[r + 1] / (r * n[r]) - beyond) / (1 - beyond) if beyond != 1 else r * 0
-    return factors.tolist() if ((factors > 0) & (factors < 1)).all() else None
-
-
-def _backoff_weights(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
+def backoff_weights(given: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """Compute backoff weights: probability left for unseen words over their lower-order mass.
 
     Args:
@@ -404,8 +248,8 @@ def prune_by_entropy(
             lower = probs[n - 2].take(block.read("suffixes"))
             given = block.total(np.where(there, prob, 0))
             taken = block.total(np.where(there, lower, 0))
-            before = _backoff_weights(given, taken)[of]
-            after = _backoff_weights(given[of] - prob, taken[of] - lower)
+            before = backoff_weights(given, taken)[of]
+            after = backoff_weights(given[of] - prob, taken[of] - lower)
             with np.errstate(divide="ignore", invalid="ignore"):
                 change = np.log(after) - np.log(before)
                 rest = (1 - given).clip(0)[of]
@@ -428,7 +272,7 @@ def prune_by_entropy(
             there, lower = block.read("kept"), estimate.probs[-1].take(block.read("suffixes"))
             stored = np.where(there, probs[n - 1][block.grams], 0)
             given, taken = block.total(stored), block.total(np.where(there, lower, 0))
-            backoffs = _backoff_weights(given, taken)
+            backoffs = backoff_weights(given, taken)
             columns[0].add(np.where(there, stored, backoffs[block.of] * lower))
             columns[1].add(backoffs)
         estimate.probs.append(columns[0])
@@ -483,45 +327,22 @@ def _add_delta(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
     return rule
 
 
-def _stupid_backoff(estimate: NGramEstimate, n: int, grams: Counts) -> Rule:
-    """Stupid backoff (Brants et al. 2007), divided by its sum over all words.
-
-    S(w | c) = count(c w) / count(c) if that is not 0, else a S(w | c without its first word); a
-    word that was never seen has a / V. With Z(c) the sum of S(. | c) over all words,
-    p(w | c) = S(w | c) / Z(c).
-    """
-    factor = estimate.config.backoff
-    sums = estimate.sums or estimate.budget.column(float, np.array([factor]))  # Z, without counts a
-
-    def rule(block: GramBlock, lower: np.ndarray) -> Sequence[np.ndarray]:
-        lower = lower * factor if n == 1 else lower
-        raw = np.where(block.read("kept"), block.read("raw"), 0)
-        total = block.total(raw)
-        below = sums.take(block.shorter) if n > 1 else sums[:]
-        covered = block.total(np.where(raw > 0, lower, 0))
-        others = (factor if n > 1 else 1.0) * (below - covered)
-        z = np.where(total > 0, 1 + others, 1.0)
-        frequency = raw / np.maximum(total, 1)[block.of]
-        weights = np.where(total > 0, factor * below / z, 1.0)
-        scores = frequency if n > 1 else np.where(raw > 0, frequency, lower)
-        return scores / z[block.of], weights, scores, z
-
-    return rule
-
-
-_RULES: dict[str, Callable[[NGramEstimate, int, Counts], Rule]] = {
+# Makes the rule of order n from the estimate so far and the n-grams of that order.
+Smooth = Callable[[NGramEstimate, int, Counts], Rule]
+_RULES: dict[str, Smooth] = {
     "maximum-likelihood": _maximum_likelihood,
     "add-delta": _add_delta,
-    "stupid-backoff": _stupid_backoff,
     "kneser-ney": _kneser_ney,
     "modified-kneser-ney": _kneser_ney,
-    "witten-bell": _witten_bell,
-    "jelinek-mercer": _jelinek_mercer,
-    "katz": _katz,
 }
 
 
-def _build_tables(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:
+def smoothing_rule(name: str) -> Smooth:
+    """Look up a smoothing method of the core or of a plugin; see `hooks.load_method`."""
+    return _RULES[name] if name in _RULES else hooks.load_method("smoothings", name)
+
+
+def build_tables(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:
     """Build the tables of log-probabilities, without the pruned n-grams."""
     budget, size = estimate.budget, counts[0].size
     levels = []

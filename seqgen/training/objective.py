@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from seqgen import hooks
 from seqgen.registry import load_object
 from seqgen.settings.regimes import DEFAULT_REGIME
 from seqgen.training.reading import TrainingReader
-from seqgen.training.regimes.base import (
-    Loss,
-    Regime,
-    Rows,
-    StepProgress,
-    TextRules,
-    regime_class,
-)
+from seqgen.training.regimes.base import Loss, Regime, Rows, StepProgress, TextRules
 
 if TYPE_CHECKING:
     from seqgen.models.base import NeuralLanguageModel
@@ -49,7 +43,7 @@ class Objective(nn.Module):
 
         def load_regime(name: str) -> Regime:
             plain = name == DEFAULT_REGIME
-            kind = load_object(model.trained_by) if plain else regime_class(name)
+            kind = load_object(model.trained_by) if plain else hooks.load_method("regimes", name)
             return kind(reader, text_rules)
 
         self._plain = load_regime(DEFAULT_REGIME)

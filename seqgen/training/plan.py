@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from seqgen import presets, ranks, registry
+from seqgen import hooks, presets, ranks, registry
 from seqgen.engines.precision import choose_precision
 from seqgen.models.base import LanguageModel
 from seqgen.settings import (
@@ -31,7 +31,6 @@ from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
 from seqgen.training.fine_tune import FeatureSource, InitialModel, architecture_of, feature_source
-from seqgen.training.regimes.base import regime_class
 from seqgen.training.regularising import Regularisation
 from seqgen.wording import plural
 
@@ -400,7 +399,7 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
             f"--regime {phase.regime} is for language models; {plan.architecture} is none",
         )
         if phase.regime != DEFAULT_REGIME:
-            regime_class(phase.regime)
+            hooks.load_method("regimes", phase.regime)  # before the work
         featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
         require(
             not featureless,

@@ -203,8 +203,9 @@ def test_the_table_of_plugins_has_what_each_brings():
     tokenizers = {**hooks.tokenizers(), **hooks.stored_tokenizers()}
     for kind, (plugin, _) in tokenizers.items():
         found[plugin.name].add(kind)
-    for regime, (plugin, _) in hooks.regimes().items():
-        found[plugin.name].add(regime)
+    for kind in ("regimes", "smoothings"):
+        for name, (plugin, _) in hooks.methods(kind).items():
+            found[plugin.name].add(name)
     assert {name: set(BROUGHT[name]) for name in found} == found
     for plugin, names in BROUGHT.items():
         missing = None if plugin in installed else plugin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers_cli import known_smoothings
 
 from seqgen.engines.native.library import library
 from seqgen.generation.continuation import Continuation
@@ -19,16 +20,7 @@ from seqgen.text.corpus import Corpus
 from seqgen.text.tokenizers import Decoder
 from seqgen.training.counting import fit
 
-SMOOTHINGS = (
-    "maximum-likelihood",
-    "add-delta",
-    "stupid-backoff",
-    "kneser-ney",
-    "modified-kneser-ney",
-    "witten-bell",
-    "jelinek-mercer",
-    "katz",
-)
+SMOOTHINGS = known_smoothings()
 V, NEVER = 600, (0, 1, 3)
 pytestmark = pytest.mark.skipif(library() is None, reason="the kernels are not compiled here")
 

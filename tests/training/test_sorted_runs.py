@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from helpers_cli import known_smoothings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ PAD, BOS, EOS = range(3)
 V = 8
 quick = settings(deadline=None, max_examples=10, derandomize=True)
 documents = st.lists(st.lists(st.integers(3, V - 1), max_size=9), min_size=1, max_size=20)
-SMOOTHINGS = tuple(counting._RULES)
+SMOOTHINGS = known_smoothings()
 
 
 def corpus_of(lines):

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqgen import hooks, ranks
-from seqgen.errors import UsageError, look_up
+from seqgen import ranks
 from seqgen.text.batches import IGNORED, Batch
 from seqgen.training.reading import TrainingOutput, TrainingReader, to_device
 
@@ -184,15 +183,3 @@ class Regime(nn.Module):
     def parts(self) -> dict[str, CheckpointPart]:
         """Return the checkpoint parts that the regime owns by name, such as a discriminator."""
         return {}
-
-
-def regime_class(name: str) -> type[Regime]:
-    """Import the class of a training regime besides the default one, `Network.trained_by`.
-
-    Raises:
-        UsageError: its plugin is not installed.
-    """
-    if (plugin := hooks.missing_plugin(name)) is not None:
-        raise UsageError(f"--regime {name} needs the plugin {plugin}, which is not installed")
-    owner, target = look_up("regime", name, hooks.regimes())
-    return owner.load(target)

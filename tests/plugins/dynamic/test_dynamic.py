@@ -185,7 +185,7 @@ def home(tmp_path_factory):
         tiny = {"steps": 5, "hidden_size": 8, "num_layers": 1, "seed": 1}
         same = {"val": str(folder / "val")}
         train([folder / "text"], architecture="ngram", name="counts", settings=same)
-        for name, more in (("pruned", {"prune": "0,1"}), ("bell", {"smoothing": "witten-bell"})):
+        for name, more in (("pruned", {"prune": "0,1"}), ("delta", {"smoothing": "add-delta"})):
             train([folder / "text"], architecture="ngram", name=name, settings={**same, **more})
         train([folder / "text"], architecture="ngram", name="old", settings=same)
         store.find("old").write_record(seqgen_version="0.1.0")
@@ -261,11 +261,11 @@ def test_the_held_out_part_that_fitted_nothing_is_scored(home, capsys):
             "networks on the text; counts is neither one nor a mixture",
         ),
         (
-            ("-m", "counts+bell", "--dynamic", 1),
-            "counts:0.5+bell:0.5 is neither one nor a mixture with one",
+            ("-m", "counts+delta", "--dynamic", 1),
+            "counts:0.5+delta:0.5 is neither one nor a mixture with one",
         ),
         (("-m", "net+pruned", "--dynamic", 1), "needs all n-grams; the n-gram model pruned is"),
-        (("-m", "net+bell", "--dynamic", 1), "the n-gram model bell has witten-bell"),
+        (("-m", "net+delta", "--dynamic", 1), "the n-gram model delta has add-delta"),
         (("-m", "net+old", "--dynamic", 1), "the discounts of the n-gram model old, which has"),
         (("-m", "lines", "--dynamic", 1), "follows one continuous text"),
         (("-m", "net", "--dynamic", 1, "--documents", "line"), "follows one continuous text"),

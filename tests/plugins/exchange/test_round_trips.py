@@ -55,6 +55,7 @@ def test_onnx_runtime_writes_the_same(measured):
 
 
 @pytest.mark.slow
+@needs("smoothings")
 def test_kenlm_scores_the_same(measured):
     pytest.importorskip("kenlm", reason="kenlm is not installed")
     here, there = measured("witten-bell char", "kenlm").perplexity
