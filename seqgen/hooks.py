@@ -173,10 +173,10 @@ class Plugin:
             `seqgen.training.datasets.dataset.Dataset`. Two class methods recognise them: `reads`
             says whether a file of records, given by its path, is of this kind; `suits`, which is
             called with what `Dataset.open` is called with but the flags, whether the data is.
-        regimes: ways of training (`seqgen.training.regimes.base.Regime`), by the names that
-            `--regime` has for them (`seqgen.settings.regimes.REGIMES`).
-        smoothings: of n-grams (`seqgen.training.counting.Smooth`), by the names that `--smoothing`
-            has for them (`seqgen.settings.model.Smoothing`).
+        methods: ways of doing what an option of the core names, by the kind of method and by name:
+            "regime" (`seqgen.training.regimes.base.Regime`), "smoothing"
+            (`seqgen.training.counting.Smooth`) and "cache" (`--cache`). Which names there are is
+            said where the option is declared.
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.
@@ -207,8 +207,7 @@ class Plugin:
     document_readers: Mapping[str, str] = field(default_factory=dict)
     record_readers: Mapping[str, str] = field(default_factory=dict)
     datasets: tuple[str, ...] = ()
-    regimes: Mapping[str, str] = field(default_factory=dict)
-    smoothings: Mapping[str, str] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     listeners: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -452,7 +451,7 @@ def plugin_of(target: str) -> str | None:
 
 
 def missing_plugin(name: str) -> str | None:
-    """Name the missing plugin of an architecture, task, tokenizer, regime or smoothing.
+    """Name the missing plugin of an architecture, task, tokenizer or method.
 
     None if the plugin is installed, if it needs none, or is unknown.
     """
@@ -512,22 +511,22 @@ def datasets() -> list[Any]:
     return [kind for _, kind in _load_field("datasets")]
 
 
-@functools.cache
-def methods(kind: Literal["regimes", "smoothings"]) -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the regimes or the smoothings of all plugins by name: plugin and target."""
-    return _collect_by_name(kind[:-1], ((one, getattr(one.plugin, kind)) for one in plugins()))
+def load_method(kind: str, name: str, option: str = "") -> Any:
+    """Load a method that a plugin adds; see `Plugin.methods`.
 
-
-def load_method(kind: Literal["regimes", "smoothings"], name: str) -> Any:
-    """Load the regime or the smoothing of a name.
+    Args:
+        kind: of method, as "regime".
+        name: of the method.
+        option: what asks for it; by default the option of that kind, as "--regime scheduled".
 
     Raises:
         UsageError: its plugin is not installed.
     """
-    if (plugin := missing_plugin(name)) is not None:
-        raise UsageError(f"--{kind[:-1]} {name} needs the plugin {plugin}, which is not installed")
-    owner, target = methods(kind)[name]
-    return owner.load(target)
+    for one in plugins():
+        if name in one.plugin.methods.get(kind, ()):
+            return one.load(one.plugin.methods[kind][name])
+    option = option or f"--{kind} {name}"
+    raise UsageError(f"{option} needs the plugin {missing_plugin(name)}, which is not installed")
 
 
 def record_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers_cli import known_smoothings
+from helpers_cli import has_plugin, known_smoothings
 from torch import Tensor
 
 from seqgen import registry
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.model import CachedModel
 from seqgen.models.mixture.model import Mixture
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.settings import ModelConfig
@@ -244,6 +243,8 @@ class CachedCase(Case):
         return ModelConfig(vocab_size=more.get("vocab_size", VOCAB))
 
     def build(self, dtype: torch.dtype = torch.float64, seed: int = 1, **more: Any) -> Any:
+        from seqgen.plugins.cache.model import CachedModel
+
         inner = Case(self.variant, "inner", self.settings).build(dtype, seed, **more)
         return CachedModel(inner, CacheConfig(size=5, strength=0.4, flatness=0.7)).eval()
 
@@ -259,7 +260,8 @@ CASES = [
     for variant, settings in VARIANTS.get(name, {"default": {}}).items()
 ]
 CASES += [MixtureCase("mixture", name, {}) for name in ("three", "by-order", "gate")]
-CASES += [CachedCase("cached", name, {}) for name in ("lstm", "rnn")]
+if has_plugin("cache"):
+    CASES += [CachedCase("cached", name, {}) for name in ("lstm", "rnn")]
 NEURAL = [case for case in CASES if case.neural]
 
 

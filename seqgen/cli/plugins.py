@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from seqgen import hooks, registry
 from seqgen.cli.shell.flags import takes_options
@@ -102,6 +103,7 @@ def additions(plugin: hooks.InstalledPlugin) -> dict[str, list[str]]:
     kinds = [one.name for one in dataclasses.fields(plugin.plugin) if one.name not in ABOUT]
     added = {kind: list(getattr(plugin.plugin, kind)) for kind in kinds}
     added["tasks"] = [task.name for task in plugin.load_all(plugin.plugin.tasks)]
+    added["methods"] = list(chain.from_iterable(plugin.plugin.methods.values()))
     added["options"] = list(dict.fromkeys(_flags(plugin)))
     return {"architectures": registry.architectures_of(plugin), **added}
 

@@ -1,9 +1,10 @@
 """The plugins of seqgen, a folder each; the core works without any of them."""
 
-# The architectures, tasks, tokenizers, training regimes and smoothings of plugins, and the endings
-# of architectures with a head: for messages if the plugin's folder is missing. Models of older
-# versions do not name their plugin.
+# The architectures, tasks, tokenizers and methods of plugins, and the endings of architectures with
+# a head: for messages if the plugin's folder is missing. Models of older versions do not name their
+# plugin.
 BROUGHT = {
+    "cache": ("continuous-cache", "fitted-cache"),
     "exchange": ("huggingface", "marian", "sentencepiece"),
     "hmm": ("hmm",),
     "hopfield": ("hopfield",),

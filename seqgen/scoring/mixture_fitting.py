@@ -1,4 +1,4 @@
-"""Fit the weights and gates of mixtures, and the strength of caches, on held-out text."""
+"""Fit the weights and gates of mixtures on held-out text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.metrics.perplexity import perplexity_of
 from seqgen.models.inference import InferenceModel
@@ -17,9 +18,9 @@ from seqgen.models.mixture.gate import find_order_guide
 from seqgen.models.mixture.gate_fitting import DistributionSampler, GateData, fit_gate
 from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
 from seqgen.scoring.perplexity import check_token_file, for_model
-from seqgen.settings.scoring import CacheConfig, Scoring
+from seqgen.settings.scoring import Scoring
 from seqgen.store import StoredMixture
-from seqgen.store.loading import joined, mix_with_caches, mixture_of, with_cache
+from seqgen.store.loading import joined, mixture_of
 from seqgen.text.pairs import Pairs, encode_pairs
 from seqgen.text.tokenfile import TokenFile
 
@@ -28,12 +29,8 @@ if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.corpus import Corpus
 
-# Flatnesses that are tried first, half an order of magnitude apart, and then around the best.
-COARSE = (0.0, *(10 ** (power / 2) for power in range(-6, 3)))
-FINE = tuple(10 ** (power / 8) for power in (-3, -2, -1, 1, 2, 3))
-# So that what is printed and what was measured are the same: digits, and the greatest strength.
-DIGITS, MOST = 4, 0.9999
-LEAST = 1e-300
+# Digits of the weights, so that what is printed and what was measured are the same.
+DIGITS = 4
 # Decimals that are kept of the greatest weight, which is what the others leave of 1.
 EXACT = 12
 
@@ -41,98 +38,6 @@ EXACT = 12
 Columns = Callable[[InferenceModel], np.ndarray]
 # What the weights of a mixture depend on.
 By = Literal["order", "context"]
-
-
-@dataclass(frozen=True)
-class FittedCache:
-    """Fitted mixture of models and their caches.
-
-    Attributes:
-        weights: of the parts, K; [1.0] of a model alone.
-        cache: N, lambda and theta.
-        nats: per token, of the whole.
-        model_log_probs: (N, K), the log-probabilities of the tokens under each part.
-        rounds: of EM.
-    """
-
-    weights: list[float]
-    cache: CacheConfig
-    nats: float
-    model_log_probs: np.ndarray
-    rounds: int
-
-
-def fit_cache(parts: Sequence[InferenceModel], size: int, columns: Columns) -> FittedCache:
-    """Fit cache strength, flatness and model weights that maximise a text's probability.
-
-    For each flatness EM finds the rest, and all caches share one strength; flatnesses are tried
-    on a grid.
-
-    Args:
-        parts: the components of a mixture, or one model; some may have no features.
-        size: positions in the cache.
-        columns: scores the text.
-    """
-    has = np.array([mix_with_caches(part, CacheConfig(size)) is not None for part in parts])
-    counted = [None if cached else columns(part) for part, cached in zip(parts, has, strict=True)]
-
-    def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
-        rounded_flatnesses = tuple(float(f"{x:.4g}") for x in flatnesses)
-        each = [
-            columns(mix_with_caches(part, CacheConfig(size), rounded_flatnesses))
-            if known is None
-            else known
-            for part, known in zip(parts, counted, strict=True)
-        ]
-        model_log_probs = np.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
-        caches = np.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)
-        return [
-            _fit_weights(model_log_probs, caches[..., i], has, CacheConfig(size, flatness=flatness))
-            for i, flatness in enumerate(rounded_flatnesses)
-        ]
-
-    candidates = tried(COARSE)
-    best = min(candidates, key=lambda one: one.nats)
-    if around := [best.cache.flatness * factor for factor in FINE if best.cache.flatness]:
-        candidates = tried(around)
-    return min(best, *candidates, key=lambda one: one.nats)
-
-
-def _fit_weights(
-    model_log_probs: np.ndarray, cached: np.ndarray, has: np.ndarray, cache: CacheConfig
-) -> FittedCache:
-    """Fit model weights (N, K) and one strength of all caches (N, J) by EM.
-
-    What is returned is rounded, so that what is printed is what was measured.
-    """
-    columns, count = np.concatenate([model_log_probs, cached], 1), model_log_probs.shape[1]
-
-    def tied(shares: np.ndarray) -> np.ndarray:
-        """Return shares in which every cache has the same part of its model's."""
-        weights, strength = _split_shares(shares, count, has)
-        return _join_shares(weights, strength, has)
-
-    shares, history = fit_weights(columns, tied=tied)
-    weights, strength = _split_shares(np.array(shares), count, has)
-    weights = rounded(weights.tolist(), columns.shape[0])
-    strength = min(round(strength, DIGITS), MOST)
-    shares = _join_shares(np.array(weights), strength, has)
-    nats = -float(mix_log_probs(columns, shares).mean())
-    cache = replace(cache, strength=strength)
-    return FittedCache(weights, cache, nats, model_log_probs, len(history) - 1)
-
-
-def _split_shares(shares: np.ndarray, count: int, has: np.ndarray) -> tuple[np.ndarray, float]:
-    """Split shares of components into model weights (K,) and cache strength."""
-    weights, caches = shares[:count].copy(), shares[count:]
-    weights[has] += caches
-    return weights, float(caches.sum() / max(weights[has].sum(), LEAST))
-
-
-def _join_shares(weights: np.ndarray, strength: float, has: np.ndarray) -> np.ndarray:
-    """Combine model weights and cache strength into shares (K + J,) of all components."""
-    models = np.where(has, weights * (1 - strength), weights)
-    return np.concatenate([models, weights[has] * strength])
 
 
 def rounded(weights: Sequence[float], tokens: int) -> list[float]:
@@ -203,11 +108,10 @@ def fit(
     _, columns = _columns(loaded, text, scoring)
     parts = loaded.model.parts
     if loaded.cache is not None:
-        fitted_cache = fit_cache(parts, loaded.cache.size, columns)
-        log_probs, weights = fitted_cache.model_log_probs, fitted_cache.weights
-        mixed = with_cache(with_weights(loaded, weights), fitted_cache.cache)
-        nats, cache = fitted_cache.nats, asdict(fitted_cache.cache)
-        rounds = fitted_cache.rounds
+        fit_cache = hooks.load_method("cache", "fitted-cache", "--cache")
+        mixed, fitted = fit_cache(loaded, columns)
+        log_probs, weights, nats = fitted.model_log_probs, fitted.weights, fitted.nats
+        rounds, cache = fitted.rounds, asdict(fitted.cache)
     else:
         log_probs, cache = np.stack([columns(part) for part in parts], 1), None  # (N, K)
         weights, rounds, nats = _fit_parts(log_probs)

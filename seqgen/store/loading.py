@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import hooks, registry
 from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose_engine
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.models.arrays import ArrayModel, NeuralArrays
+from seqgen.models.arrays import ArrayModel
 from seqgen.models.inference import InferenceModel
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
 from seqgen.settings.scoring import CacheConfig
@@ -183,39 +183,11 @@ def require_served(command: str, stored: StoredModel, otherwise: str) -> None:
 def with_cache(loaded: LoadedModel, cache: CacheConfig) -> LoadedModel:
     """Add a continuous cache to a model.
 
-    In a mixture, each part that has features to look up gets one.
-
     Raises:
-        UsageError: the model writes from sources.
+        UsageError: the model writes from sources, or the plugin of caches is not installed.
         SeqgenError: it is estimated from counts.
     """
-    loaded.conditioning.require_nothing("--cache")
-    parts = loaded.model.parts
-    cached = [mix_with_caches(part, cache) for part in parts]
-    if not any(cached):
-        raise SeqgenError(
-            f"{loaded.stored.name} has no hidden vectors, which --cache compares; give a neural "
-            "model, or a mixture with one"
-        )
-    model = cached[0]
-    if isinstance(loaded.stored, StoredMixture):
-        both = zip(cached, parts, strict=True)
-        model = mixture_of([one or part for one, part in both], loaded.stored)
-    return replace(loaded, model=model, cache=cache)
-
-
-def mix_with_caches(
-    model: InferenceModel, cache: CacheConfig, flatnesses: Sequence[float] | None = None
-) -> InferenceModel | None:
-    """Mix a model with one or several caches; None if it has no features."""
-    if isinstance(model, ArrayModel):
-        from seqgen.models.memory.arrays import CachedArrays
-
-        return CachedArrays(model, cache, flatnesses) if isinstance(model, NeuralArrays) else None
-    from seqgen.models.base import NeuralLanguageModel
-    from seqgen.models.memory.model import CachedModel
-
-    return CachedModel(model, cache, flatnesses) if isinstance(model, NeuralLanguageModel) else None
+    return hooks.load_method("cache", "continuous-cache", "--cache")(loaded, cache)
 
 
 def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | None:

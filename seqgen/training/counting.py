@@ -339,7 +339,7 @@ _RULES: dict[str, Smooth] = {
 
 def smoothing_rule(name: str) -> Smooth:
     """Look up a smoothing method of the core or of a plugin; see `hooks.load_method`."""
-    return _RULES[name] if name in _RULES else hooks.load_method("smoothings", name)
+    return _RULES[name] if name in _RULES else hooks.load_method("smoothing", name)
 
 
 def build_tables(counts: list[Counts], estimate: NGramEstimate, dtype: np.dtype) -> list[Level]:

@@ -43,7 +43,7 @@ class Objective(nn.Module):
 
         def load_regime(name: str) -> Regime:
             plain = name == DEFAULT_REGIME
-            kind = load_object(model.trained_by) if plain else hooks.load_method("regimes", name)
+            kind = load_object(model.trained_by) if plain else hooks.load_method("regime", name)
             return kind(reader, text_rules)
 
         self._plain = load_regime(DEFAULT_REGIME)

@@ -399,7 +399,7 @@ def _require_regime(plan: Plan, flags: Collection[str]) -> None:
             f"--regime {phase.regime} is for language models; {plan.architecture} is none",
         )
         if phase.regime != DEFAULT_REGIME:
-            hooks.load_method("regimes", phase.regime)  # before the work
+            hooks.load_method("regime", phase.regime)  # before the work
         featureless = phase.regime in OF_FEATURES and not hasattr(plan.model_class, "hidden")
         require(
             not featureless,

@@ -231,6 +231,8 @@ def test_every_command_answers_or_says_why_not(name, server, tmp_path):
     for row, answering in installed(ROWS).items():
         if "--dynamic" in row and not has_plugin("dynamic"):
             continue
+        if "--cache" in row and not has_plugin("cache"):
+            continue
         if (":bytes" in row or "--heal" in row) and not has_plugin("bytes"):
             continue
         if name in TRACED and ("onnx" in row or row == "export {model} --out exported"):

@@ -6,7 +6,7 @@ import os
 import shutil
 
 import pytest
-from helpers_cli import installed, known_kinds, needs
+from helpers_cli import has_plugin, installed, known_kinds, needs
 from make_kinds import EXACT, PAIRS_FILE, RECIPES, TARGETS, VECTORS, filled_in
 from places import STORED
 from stored_answers import records
@@ -120,7 +120,7 @@ def test_those_that_need_no_torch_are_of_every_such_kind(home):
     [
         ((), "NumPy arrays"),
         (("--precision", "float64"), "PyTorch"),
-        (("--cache", "5"), "NumPy arrays"),
+        pytest.param(("--cache", "5"), "NumPy arrays", marks=needs("cache")),
     ],
 )
 def test_verbose_says_which_engine_runs(flags, engine, home, capsys):
@@ -173,7 +173,8 @@ def test_mixing_needs_no_torch(home, monkeypatch):
     mixing = ["mix", "lstm", "ngram", "--name", "N", "--overwrite", "--fit", text]
     cached = ["perplexity", text, "-m", "N", "--cache", "9"]
     commands = [mixing, [*mixing, "--by", "order"], ["perplexity", text, "-m", "N", "--fit", text]]
-    commands += [cached, [*cached, "--fit", text]]
+    if has_plugin("cache"):
+        commands += [cached, [*cached, "--fit", text]]
     found = without_torch(commands)
     monkeypatch.setattr("seqgen.store.loading.engine_of", lambda *_: ASKED_FOR)
     for command, answer in zip(commands, found, strict=True):

@@ -203,9 +203,9 @@ def test_the_table_of_plugins_has_what_each_brings():
     tokenizers = {**hooks.tokenizers(), **hooks.stored_tokenizers()}
     for kind, (plugin, _) in tokenizers.items():
         found[plugin.name].add(kind)
-    for kind in ("regimes", "smoothings"):
-        for name, (plugin, _) in hooks.methods(kind).items():
-            found[plugin.name].add(name)
+    for one in hooks.plugins():
+        for named in one.plugin.methods.values():
+            found[one.name] |= {*named}
     assert {name: set(BROUGHT[name]) for name in found} == found
     for plugin, names in BROUGHT.items():
         missing = None if plugin in installed else plugin

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import PAIRS, STANDING, ids, over
-from helpers_cli import known_architectures
+from helpers_cli import known_architectures, needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,6 @@ from seqgen.models.mixture.model import Mixture
 from seqgen.models.seq2seq import transformer_equations
 from seqgen.models.seq2seq.from_source import FromSource
 from seqgen.settings.scoring import CacheConfig
-from seqgen.store.loading import mix_with_caches
 from seqgen.text.sources import TokenSources, VectorSources
 
 CASES = [
@@ -321,9 +320,12 @@ def test_mixtures_of_models_with_sources():
 
 
 @pytest.mark.fast_for("*")
+@needs("cache")
 @pytest.mark.parametrize("name", known_architectures(["lstm", "window", "transformer"]))
 @torch.no_grad()
 def test_caches(name):
+    from seqgen.plugins.cache.beside import mix_with_caches
+
     each = both(next(case for case in CASES if case.architecture == name))
     cache, flatnesses = CacheConfig(size=5, strength=0.4, flatness=0.7), [0.0, 0.3, 1.0]
     model, arrays = (mix_with_caches(one, cache) for one in each)

@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn_models import LENGTH, TEXT, drawn_model, few, loss_of, spell, text_for, window_of
+from helpers_cli import has_plugin
 from hypothesis import assume, given
 from hypothesis import settings as run_with
 from hypothesis import strategies as st
 
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import load_weights, weights_of
-from seqgen.models.memory.model import CachedModel
 from seqgen.settings.scoring import CacheConfig
 from seqgen.text.sources import TokenSources
 
@@ -48,6 +48,10 @@ def test_pieces_steps_scores_and_caches_agree(architecture, data):
     scores, _ = model.score(text[:, :-1], text[:, 1:], model.start(2), "ranks")
     wanted = whole[:, :-1].log_softmax(-1).gather(-1, text[:, 1:, None])[..., 0]
     torch.testing.assert_close(scores.log_probs, wanted, **EXACT)
+    if not has_plugin("cache"):
+        return
+    from seqgen.plugins.cache.model import CachedModel
+
     cached = CachedModel(model, CacheConfig(size=3, strength=0.3, flatness=0.5))
     at_once, _ = cached(text, cached.start(2))
     first, state = cached(text[:, :4], cached.start(2))

@@ -1,1 +1,1 @@
-"""Memory components: continuous cache and pointer, which recall recent words."""
+"""Memory components that recall recent words: the pointer."""

@@ -1,6 +1,6 @@
 """Attention of the cache and the pointer to the last positions of a text.
 
-What the continuous cache (`continuous_cache`) and the pointer of a recurrent model (`pointer`)
+What the continuous cache (the plugin `cache`) and the pointer of a recurrent model (`pointer`)
 share: both add the weight of a position to the probability of its word.
 """
 

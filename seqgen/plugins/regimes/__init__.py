@@ -5,12 +5,14 @@ from __future__ import annotations
 from seqgen.hooks import Plugin
 
 PLUGIN = Plugin(
-    regimes={
-        "scheduled": "scheduled:ScheduledSampling",
-        "free-running": "scheduled:FreeRunning",
-        "professor-forcing": "professor:ProfessorForcing",
-        "minimum-risk": "sequences:MinimumRisk",
-        "decoding": "sequences:Decoding",
-        "unlikelihood": "unlikelihood:Unlikelihood",
+    methods={
+        "regime": {
+            "scheduled": "scheduled:ScheduledSampling",
+            "free-running": "scheduled:FreeRunning",
+            "professor-forcing": "professor:ProfessorForcing",
+            "minimum-risk": "sequences:MinimumRisk",
+            "decoding": "sequences:Decoding",
+            "unlikelihood": "unlikelihood:Unlikelihood",
+        },
     },
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from seqgen.hooks import Plugin
 
 PLUGIN = Plugin(
-    smoothings={
-        "stupid-backoff": "simple:stupid_backoff",
-        "witten-bell": "simple:witten_bell",
-        "jelinek-mercer": "jelinek_mercer:jelinek_mercer",
-        "katz": "katz:katz",
+    methods={
+        "smoothing": {
+            "stupid-backoff": "simple:stupid_backoff",
+            "witten-bell": "simple:witten_bell",
+            "jelinek-mercer": "jelinek_mercer:jelinek_mercer",
+            "katz": "katz:katz",
+        },
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
-from seqgen.models.memory.continuous_cache import CacheInterpolation
+from seqgen.plugins.cache.continuous_cache import CacheInterpolation
 from seqgen.settings.scoring import CacheConfig
 
 
