@@ -1,4 +1,4 @@
-"""Beam search: plain, in diverse groups, and stochastic, batched over prompts.
+"""Beam search: plain, in diverse groups, or in those of a plugin, batched over prompts.
 
 At every step each live hypothesis is extended by every token that the filters leave. Of these
 candidates, ranked by total log-probability, the `beams` best that do not end become the live
@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from seqgen import hooks
 from seqgen.engines.ops import without_gradients
 from seqgen.generation.beam_groups import (
     Ending,
@@ -28,7 +29,6 @@ from seqgen.generation.beam_groups import (
 from seqgen.generation.continuation import DEAD_END, LIMIT, EndIds, reasons_of
 from seqgen.generation.hypotheses import Hypothesis, NBest
 from seqgen.generation.processors import History, Processor, before_and_after, normalise
-from seqgen.generation.stochastic_beam import StochasticGroup
 from seqgen.generation.text_batch import prefill
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
@@ -57,7 +57,9 @@ class Search:
         if self.restricted is not None:
             self.groups: list[Group] = [self.restricted]
             return
-        kind = StochasticGroup if options.stochastic else Group
+        kind = Group
+        if options.stochastic:
+            kind = hooks.load_method("search", "stochastic-beams", "--stochastic")
         self.groups = [
             kind(options, Hypothesis(row=place, digest=digest)) for _ in range(options.groups)
         ]

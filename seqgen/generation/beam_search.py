@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from seqgen import hooks
 from seqgen.generation import beam
 from seqgen.generation.backward import begin_continuation, decoder_of
 from seqgen.generation.beam_groups import (
@@ -18,7 +19,6 @@ from seqgen.generation.beam_groups import (
     RestrictedGroup,
     SearchPrompt,
 )
-from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.from_source import (
     AttentionToSource,
     Generator,
@@ -210,6 +210,7 @@ class Searcher(Generator):
                 outcomes=outcomes,
                 restrict=self.restrict(prompts),
             )
+        exhaustive = hooks.load_method("search", "exhaustive-search", "--exhaustive")
         endings = [Ending.of(source, options, ends, self.ends, penalty) for source in sources]
         norm = LengthNorm.of(options)
         return (

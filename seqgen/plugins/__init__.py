@@ -43,6 +43,7 @@ BROUGHT = {
         "decoding",
         "unlikelihood",
     ),
+    "searches": ("stochastic-beams", "exhaustive-search"),
     "smoothings": ("stupid-backoff", "witten-bell", "jelinek-mercer", "katz"),
     "vectors": ("glove", "word2vec"),
     "window": ("window",),

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from helpers_cli import needs
 from prefix_tables import Seen, Table, search_options
 
 from seqgen.generation.beam import search
 from seqgen.generation.beam_groups import Ending, SearchPrompt
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
-from seqgen.generation.exhaustive import exhaustive
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.text_batch import Row, prefill, sample
 from seqgen.text.tokenizers.char import CharTokenizer
@@ -69,7 +69,10 @@ def test_a_search_is_that_of_its_own_source(width):
     assert len(texts) == 4  # the source and the prompt both matter
 
 
+@needs("searches")
 def test_exhaustive_search_reads_the_source():
+    from seqgen.plugins.searches.exhaustive import exhaustive
+
     model, norm = Table(3), LengthNorm()
     for handle in (1, 2, 3):
         source = SearchPrompt(0, (0,), handle)
@@ -107,10 +110,13 @@ def penalty(source, tokens):
     return -1.5 * (5 - len(tokens)) - (sum(tokens) + source.handle) % 3
 
 
+@needs("searches")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("nbest", [1, 4])
 def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
     """With beams enough the n best are those of every text there is, penalised."""
+    from seqgen.plugins.searches.exhaustive import exhaustive
+
     model, norm = Table(3, seed), LengthNorm("gnmt", 1.0)
     source = SearchPrompt(0, (0,), 4)
     every = exhaustive(model, 3**5, norm, (), Ending(source, 2, None, 5), Openings())
@@ -127,7 +133,7 @@ def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
         assert [h.score for h in hypotheses] == pytest.approx([expected[t] for t in best])
 
 
-@pytest.mark.parametrize("stochastic", [False, True])
+@pytest.mark.parametrize("stochastic", [False, pytest.param(True, marks=needs("searches"))])
 def test_a_source_may_have_a_limit_of_its_own(stochastic):
     model = Table(3)
     limits = [1, 3, None, 9]

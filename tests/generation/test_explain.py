@@ -7,6 +7,7 @@ from dataclasses import replace
 import forked
 import pytest
 import torch
+from helpers_cli import needs
 from known_models import fake, loaded_as
 from prefix_tables import Table
 
@@ -224,11 +225,12 @@ BYTES = ByteTokenizer()
         (BYTES, "a", "\u00e9xyz", "xy", 3),
     ],
 )
-@pytest.mark.parametrize("exhaustive", [True, False])
+@pytest.mark.parametrize("exhaustive", [pytest.param(True, marks=needs("searches")), False])
 def test_a_search_stops_where_sampling_does(
     tokenizer, prompt, text, stop, min_tokens, exhaustive, monkeypatch
 ):
-    monkeypatch.setattr("seqgen.generation.exhaustive.MOST", math.inf)
+    if exhaustive:
+        monkeypatch.setattr("seqgen.plugins.searches.exhaustive.MOST", math.inf)
     before = len(tokenizer.encode(prompt)) + 1  # the start symbol
     written = tokenizer.encode(text).tolist()
 
@@ -267,6 +269,7 @@ def test_beams_of_texts():
     assert [r.text for r in alone] == [r.text for r in found if r.rank == 0]
 
 
+@needs("searches")
 def test_exhaustive_option_agrees_with_enough_beams():
     loaded = fake(documents="line")
     wide = BeamOptions(beams=9**3, nbest=4, max_tokens=3)

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 import seqgen
 from seqgen.cli import run
@@ -268,6 +268,7 @@ def test_a_text_that_cannot_go_on_is_a_dead_end(home, tmp_path, capsys):
     assert one["logprob"] == pytest.approx(0, abs=1e-6)
 
 
+@needs("searches")
 @pytest.mark.parametrize("pattern", ["(ab|b){2,3}a?", "a*ba*", "[^a]*", "(a|b)+"])
 def test_beams_equal_exhaustive_search(pattern, home, tmp_path, capsys):
     data = tmp_path / "text.txt"
@@ -285,6 +286,7 @@ def test_beams_equal_exhaustive_search(pattern, home, tmp_path, capsys):
         assert len({r["text"] for r in of_all}) == len(of_all) == 5
 
 
+@needs("searches")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @pytest.mark.parametrize("wanted", [["bb"], ["ba", "ab"], ["aa", "bba"], ["aa", "bb", "bab"]])
 def test_beams_with_required_texts_equal_the_best_that_have_them(

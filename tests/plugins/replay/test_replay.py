@@ -305,7 +305,7 @@ def test_trainings_that_add_an_n_gram_model_or_resume(place, capsys):
 
 
 @pytest.mark.slow
-@needs("inspect", "tune")
+@needs("inspect", "searches", "tune")
 def test_everything_comes_out_equal(place, capsys):
     assert run(["train", "t.txt", "--model", "ngram", "--order", "3", "--name", "last", "-q"]) == 0
     commands = (

@@ -1,0 +1,14 @@
+"""Stochastic beam search, and exhaustive search for tiny vocabularies."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin(
+    methods={
+        "search": {
+            "stochastic-beams": "stochastic_beam:StochasticGroup",
+            "exhaustive-search": "exhaustive:exhaustive",
+        },
+    },
+)
