@@ -75,8 +75,9 @@ class Trainer:
     ) -> None:
         whole, model = model, model if unfilled is None else unfilled.model
         if config.checkpointing is not None:
-            for part in members_of(model):
-                part.checkpointing = config.checkpointing
+            for part in model.modules():
+                if hasattr(part, "checkpointing"):
+                    part.checkpointing = config.checkpointing
         self.model, self.batches, self.config, self.hooks = model, batches, config, hooks
         self._text_rules = text_rules or TextRules()
         kind = JointObjective if isinstance(model, Members) else Objective

@@ -8,10 +8,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from seqgen import store
+from seqgen.engines import tensor_ops
 from seqgen.engines.fast_layers import FastLinear, frozen_linear
 from seqgen.errors import UsageError
 from seqgen.models.low_rank import AdaptedLinear, adapters_of, add_adapters, store_frozen
-from seqgen.models.transformer import model as transformer
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.scoring.perplexity import score_held_out
@@ -117,13 +117,34 @@ def test_checkpointing_changes_no_bit(text):
     assert all(torch.equal(kept[name], again[name]) for name in kept)
 
 
-def test_every_member_computes_its_blocks_again(text, monkeypatch):
-    computed = []
-    monkeypatch.setattr(
-        transformer,
-        "checkpoint",
-        lambda block, *inputs, **options: computed.append(block) or block(*inputs),
-    )
+@pytest.fixture
+def computed(monkeypatch):
+    """Collect the blocks that training computes again."""
+    blocks, plain = [], tensor_ops.checkpoint
+
+    def noted(block, *inputs, **options):
+        blocks.append(block)
+        return plain(block, *inputs, **options)
+
+    monkeypatch.setattr(tensor_ops, "checkpoint", noted)
+    return blocks
+
+
+def test_an_encoder_computes_its_blocks_again_too(tmp_path, computed):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{'ab' * n} a\t{'ba' * n} b\n" for n in range(1, 30)))
+    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "encoder_layers": 3}
+    settings = {**sizes, **FEW, "dropout": 0.2, "seed": 1, "row_threads": 1}
+    for name, checkpointing in (("kept", False), ("again", True)):
+        assert not computed
+        chosen = {**settings, "checkpointing": checkpointing}
+        train([pairs], architecture="seq2seq-transformer", name=name, settings=chosen)
+    kept, again = weights("kept"), weights("again")
+    assert all(torch.equal(kept[name], again[name]) for name in kept)
+    assert len({id(block) for block in computed}) == 3 + 2
+
+
+def test_every_member_computes_its_blocks_again(text, computed):
     settings = {**SMALL, **FEW, "members": 2, "checkpointing": True, "row_threads": 1}
     train([text], architecture="transformer", name="members", settings=settings)
     assert len(computed) % (2 * SMALL["num_layers"] * FEW["steps"]) == 0 and computed

@@ -193,6 +193,7 @@ class SourceBlocks(Part):
     """Transformer encoder: blocks without a causal mask over a source."""
 
     config: Seq2SeqTransformerConfig
+    checkpointing: bool = False
 
     def pieces(self, config: Seq2SeqTransformerConfig, inputs: Piece) -> Pieces:
         """List the blocks, input layer, positions and norms of the encoder.

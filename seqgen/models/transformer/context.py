@@ -14,7 +14,6 @@ from seqgen.models.transformer.equations import (
     add_positions,
     block_outputs,
     causal_mask,
-    run_block,
     squash,
     stack_pieces,
 )
@@ -118,7 +117,8 @@ class AnchoredContext:
     waves: Leaf
     embedding: Callable[[Leaf], Leaf]
     kind: ClassVar[type[Block]] = Block
-    run_block = staticmethod(run_block)
+    checkpointing: bool = False
+    """Whether training keeps only the inputs of blocks, and computes the rest again."""
 
     @classmethod
     def pieces(cls, config: TransformerConfig) -> Pieces:
@@ -181,7 +181,7 @@ class AnchoredContext:
 
     def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         """Run all blocks and the final norm on x (B, T, H)."""
-        *_, x = block_outputs(self, x, rotation, attend, self.run_block)
+        *_, x = block_outputs(self, x, rotation, attend)
         return self.final_norm(x)
 
     def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:

@@ -226,22 +226,17 @@ def stream_norm(config: TransformerConfig) -> Piece:
     return Norm(config.norm, config.hidden_size, config.norm_eps, config.bias)
 
 
-def run_block(block: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
-    """Run one block on the residual stream x (B, T, H)."""
-    return block(x, rotation, attend)
-
-
-def block_outputs(
-    p: Any, x: Leaf, rotation: Leaf | None, attend: Attend, run: Callable[..., Leaf] = run_block
-) -> Iterator[Leaf]:
+def block_outputs(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Iterator[Leaf]:
     """Yield the residual stream (B, T, H) after each block of a stack p.
 
     With dense connections, what follows block i is y_i = sum_{j <= i} w_ij x_j: x_0 enters the
     stack, and x_j is what block j makes of y_{j-1} (Pagliardini et al. 2024, "DenseFormer").
+    With `checkpointing`, training keeps only what enters a block, and computes the rest again.
     """
-    below = [x]
+    below, recomputes = [x], p.checkpointing and p.training
     for i, layer in enumerate(p.blocks):
-        x = run(layer, x, rotation, attend)
+        about = x, rotation, attend
+        x = p.ops.in_little_memory(layer, *about) if recomputes else layer(*about)
         if p.config.dense:
             below.append(x)
             x = functools.reduce(operator.add, map(operator.mul, below, p.depth[i]))

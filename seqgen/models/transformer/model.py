@@ -10,7 +10,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.engines.tensor_products import FusedArrayOps, as_tensor, weights_as_arrays
@@ -23,7 +22,7 @@ from seqgen.models.transformer.attention import (
     squashed_attention,
 )
 from seqgen.models.transformer.context import AnchoredContext
-from seqgen.models.transformer.equations import Attend, causal_mask
+from seqgen.models.transformer.equations import causal_mask
 from seqgen.models.transformer.kv_cache import KVCache
 from seqgen.models.transformer.positions import position_waves
 
@@ -58,8 +57,6 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
 
     arrays: ClassVar[type[TransformerArrays]] = TransformerArrays
     quantizable = True
-    checkpointing: bool = False
-    """Whether training keeps only the inputs of blocks, and computes the rest again."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
@@ -106,13 +103,6 @@ class Transformer(AnchoredContext, ArraySteps, NeuralLanguageModel):
         The embedding stays outside: its gradient, compiled, is added up in no fixed order.
         """
         return self.stacked(x, rotation, self.attend_within)
-
-    def run_block(
-        self, block: nn.Module, x: Tensor, rotation: Tensor | None, attend: Attend
-    ) -> Tensor:
-        if self.checkpointing and self.training and torch.is_grad_enabled():
-            return checkpoint(block, x, rotation, attend, use_reentrant=False)
-        return block(x, rotation, attend)
 
     def attend_within(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         softcap, span = self.config.attention_softcap, self.config.span(layer)

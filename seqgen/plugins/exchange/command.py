@@ -106,7 +106,7 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
         "for these and recurrent networks, a folder with ONNX graphs; for low-rank adapters, a "
         "folder for peft.",
         names=("--format",),
-        without="arpa for n-grams; for networks hf where they fit, else onnx",
+        without="arpa for n-grams; gguf with --type; for other networks hf, else onnx",
     )
     out: str = setting(
         "File to write, compressed if it ends in .gz; - is standard output. For hf, onnx and peft: "
@@ -117,7 +117,8 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
         writes=True,
     )
     number_type: NumberType = setting(
-        "Type of the weights in a GGUF file; all but f32 need the gguf package.",
+        "Type of the weights in a GGUF file; q4_k_m and q5_k_m have more bits for some matrices. "
+        "All but f32 need the gguf package.",
         "f32",
         names=("--type",),
     )
@@ -138,7 +139,7 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     stored = stored.networks_for("export", out.notice)
     if file_format is None:
         loaded = load(stored, "cpu")
-        file_format = default_format(loaded, merge)
+        file_format = default_format(loaded, merge, number_type)
     chosen = exported_formats()[file_format]
     if chosen.form == "folder":
         if written.out == "-":

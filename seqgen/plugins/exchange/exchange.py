@@ -214,15 +214,18 @@ def _place_of(stored: StoredModel) -> str | None:
     return origin["repository"] if isinstance(origin, dict) else origin
 
 
-def default_format(loaded: LoadedModel, merge: bool = False) -> str:
+def default_format(
+    loaded: LoadedModel, merge: bool = False, number_type: formats.NumberType = "f32"
+) -> str:
     """Choose the export format of a model if the user names none.
 
-    That is "arpa" for n-grams. Any other model is written as "hf" if Hugging Face has one like it,
-    else as "onnx".
+    That is "arpa" for n-grams, and "gguf" for a type that only GGUF files have. Any other model is
+    written as "hf" if Hugging Face has one like it, else as "onnx".
 
     Args:
         loaded: the model.
         merge: see `exported`.
+        number_type: see `exported`.
 
     Raises:
         UsageError: see `exported`.
@@ -230,6 +233,8 @@ def default_format(loaded: LoadedModel, merge: bool = False) -> str:
     """
     if loaded.model.orders is not None:
         return "arpa"
+    if number_type != "f32":
+        return "gguf"
     whole = _to_export(loaded, merge, "hf")
     try:  # its settings and its tokenizer are checked before the first file
         next(iter(formats.folder_exporter("hf")(whole)))

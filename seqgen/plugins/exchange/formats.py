@@ -24,7 +24,9 @@ PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".ckpt"})
 # What a folder of low-rank adapters has, which is read with the model that they are of.
 ADAPTERS = "adapter_config.json"
 # Types of the weights in a GGUF file.
-NumberType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+NumberType = Literal[
+    "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q5_1", "q5_0", "q4_1", "q4_0"
+]
 
 
 def exported_formats() -> dict[str, ModelFormat]:

@@ -21,6 +21,7 @@ import numpy as np
 from seqgen.engines.blocks import TYPES, StoredRows, dequantize
 from seqgen.errors import SeqgenError, first_line
 from seqgen.packages import require_packages
+from seqgen.plugins.exchange import k_quants
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -183,7 +184,7 @@ def write(
         kinds: the type of each tensor, a key of `BLOCKS`.
 
     Raises:
-        SeqgenError: another type than F32 needs the gguf package; or a number is too large for it.
+        SeqgenError: a type needs the gguf package; or a number is too large for it.
     """
     head = MAGIC + struct.pack("<IQQ", VERSIONS[-1], len(tensors), len(facts))
     parts = [head, *(_text(name) + _typed(value) for name, value in facts.items())]
@@ -201,16 +202,18 @@ def write(
 
 
 def _quantized(name: str, tensor: np.ndarray, kind: int) -> bytes:
-    x = np.ascontiguousarray(tensor, dtype="<f4")
-    if BLOCKS[kind][0] == "F32":
+    x, title = np.ascontiguousarray(tensor, dtype="<f4"), BLOCKS[kind][0]
+    if title == "F32":
         return x.tobytes()
-    quants = _package(f"writing numbers of type {BLOCKS[kind][0]}")
     # A block's scale is in F16, too: its largest number divided by this. Q4_1 and Q5_1 also contain
     # its smallest.
     limits = {"F16": 1, "Q8_0": 127, "Q5_1": 1, "Q5_0": 16, "Q4_1": 1, "Q4_0": 8}
-    if (limit := limits.get(BLOCKS[kind][0])) and np.abs(x).max(initial=0) >= limit * 65504:
-        raise SeqgenError(f"{name} has numbers too large for {BLOCKS[kind][0]}; use bf16 or f32")
-    return quants.quantize(x, kind).tobytes()
+    limits |= dict.fromkeys(k_quants.QUANTIZERS, 1)
+    if (limit := limits.get(title)) and np.abs(x).max(initial=0) >= limit * 65504:
+        raise SeqgenError(f"{name} has numbers too large for {title}; use bf16 or f32")
+    if title in k_quants.QUANTIZERS:
+        return k_quants.quantize(x, title)
+    return _package(f"writing numbers of type {title}").quantize(x, kind).tobytes()
 
 
 def _package(purpose: str) -> Any:

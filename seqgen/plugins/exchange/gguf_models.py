@@ -385,7 +385,11 @@ def write_model(exported: ModelToExport) -> Iterator[bytes]:
     facts["general.file_type"] = FILE_TYPES[number_type]
     if number_type.startswith("q"):
         facts["general.quantization_version"] = 2
-    kinds = {tensor: _kind_of(tensor, x.shape, number_type) for tensor, x in tensors.items()}
+    precise = _precise(tensors, config.num_layers)
+    kinds = {
+        tensor: _kind_of(tensor, x.shape, number_type, tensor in precise)
+        for tensor, x in tensors.items()
+    }
     return gguf.write(facts, tensors, kinds)
 
 
@@ -410,20 +414,41 @@ def _require_computed(config: TransformerConfig, family: str, name: str) -> None
 
 
 # What `general.file_type` says, as llama.cpp numbers them (`llama_ftype`).
-FILE_TYPES: dict[NumberType, int] = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7}
-FILE_TYPES |= {"q5_1": 9, "q5_0": 8, "q4_1": 3, "q4_0": 2}
+FILE_TYPES: dict[NumberType, int] = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7, "q6_k": 18}
+FILE_TYPES |= {"q5_k_m": 17, "q4_k_m": 15, "q5_1": 9, "q5_0": 8, "q4_1": 3, "q4_0": 2}
+# Mixtures of types: that of most matrices, and that of those where errors matter most.
+MIXTURES: dict[NumberType, tuple[str, str]] = {"q4_k_m": ("q4_k", "q6_k")}
+MIXTURES["q5_k_m"] = "q5_k", "q6_k"
+# What stands in for a type if the rows of a matrix are no multiple of its block.
+NARROWER = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
 
 
-def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType) -> int:
+def _precise(tensors: Collection[str], layers: int) -> set[str]:
+    """List the matrices to which a mixture such as Q4_K_M gives more bits, as llama.cpp does.
+
+    These are the matrix of the logits, and in the first and last eighth of the layers, and in every
+    third between them, the matrices to values and out of the feed-forward network.
+    """
+    eighth = layers // 8
+    more = [i for i in range(layers) if not eighth <= i < 7 * layers // 8 or (i - eighth) % 3 == 2]
+    parts = ("attn_v", "attn_qkv", "ffn_down")
+    head = "output" if "output.weight" in tensors else "token_embd"
+    return {f"{head}.weight", *(f"blk.{i}.{part}.weight" for i in more for part in parts)}
+
+
+def _kind_of(name: str, shape: tuple[int, ...], number_type: NumberType, is_precise: bool) -> int:
     """Choose the GGUF number type of a tensor as llama.cpp's converter does.
 
-    Norms, biases and positions stay in float32. Rows that are no multiple of a block are in F16.
+    Norms, biases and positions stay in float32. Rows that are no multiple of a block are in a type
+    with smaller blocks, or in F16.
     """
     kinds = {title.lower(): (kind, block) for kind, (title, block, _) in gguf.BLOCKS.items()}
     if len(shape) < 2 or name.startswith("position_embd"):
         return kinds["f32"][0]
-    kind, block = kinds[number_type]
-    return kind if shape[-1] % block == 0 else kinds["f16"][0]
+    title = MIXTURES.get(number_type, (number_type, number_type))[is_precise]
+    while shape[-1] % kinds[title][1]:
+        title = NARROWER.get(title, "f16")
+    return kinds[title][0]
 
 
 def _facts(table: Mapping[str, Any], family: str, title: str) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def push_model(
     if get_token() is None:
         raise SeqgenError(f"push needs a token of the Hugging Face Hub that may write: {LOG_IN}")
     loaded = load(name, "cpu")
-    file_format = upload.file_format or default_format(loaded, upload.merge)
+    file_format = upload.file_format or default_format(loaded, upload.merge, upload.number_type)
     with (
         tempfile.TemporaryDirectory(prefix="seqgen-push-") as made,
         hub_output(shows_progress),
