@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 import reprlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 # Characters that can move the cursor, set the clipboard or hide a text, and bytes of a file's name
 # that are not UTF-8. A tab, a newline and a return before it only end a column or a line.
 _CONTROLS = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\udc80-\udcff]|\r(?!\n)")
+
+# A cell of a table in a notebook is cut after so many characters.
+LONGEST_CELL = 2000
 
 
 def plural(count: float, noun: str) -> str:
@@ -110,6 +114,28 @@ class ShortRepr:
                 fits = len(", ".join([*parts, part])) <= self.LONGEST
                 parts.append(part if fits or not parts else "...")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return html_table(pair for pair in vars(self).items() if pair[1] is not None)
+
+
+class Records(list[Any]):
+    """List of result records, shown as a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        names = dict.fromkeys(k for r in self for k, v in vars(r).items() if v is not None)
+        return html_table([names, *([vars(r)[name] for name in names] for r in self)])
+
+
+def html_table(rows: Iterable[Iterable[Any]]) -> str:
+    """Format rows of values as an HTML table for notebooks; long texts keep their lines."""
+    cells = ("".join(map(_cell, row)) for row in rows)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else html.escape(format_value(value)[:LONGEST_CELL])
+    return f'<td style="text-align: left; white-space: pre-wrap">{text}</td>'
 
 
 def _short(value: Any) -> str:

@@ -27,6 +27,7 @@ from seqgen.text.pairs import Pairs
 from seqgen.text.reading import Text, unix_newlines
 from seqgen.text.sources import Vectors
 from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
+from seqgen.wording import Records, html_table, plural
 
 if TYPE_CHECKING:
     from seqgen.engines.precision import Precision
@@ -53,6 +54,16 @@ class Model:
 
     def __repr__(self) -> str:
         return repr(self.loaded)
+
+    def _repr_html_(self) -> str:
+        loaded = self.loaded
+        facts = {
+            "model": self.name,
+            "architecture": loaded.architecture or "mixture",
+            "parameters": loaded.model.parameter_count(),
+            "tokenizer": f"{loaded.tokenizer.kind}, {plural(loaded.tokenizer.vocab_size, 'token')}",
+        }
+        return html_table(facts.items())
 
     @property
     def name(self) -> str:
@@ -258,7 +269,8 @@ def compare(
         if isinstance(compared, TokenFile):
             raise UsageError(f"{text} is a token file: give the text, or the Path of its file")
         compared = compared if isinstance(compared, Pairs) else "".join(compared)
-    return comparing.compare(loaded, compared, scoring=scoring, seed=seed, resamples=resamples)
+    how = {"scoring": scoring, "seed": seed, "resamples": resamples}
+    return Records(comparing.compare(loaded, compared, **how))
 
 
 def _loaded(model: Model | str | Path | None) -> LoadedModel:

@@ -1,0 +1,7 @@
+"""One line of progress for training in Jupyter notebooks."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin(listeners=("progress:listen",))
