@@ -153,7 +153,8 @@ def other_tools_page() -> str:
     lines = [
         "# Words from other tools",
         "",
-        "*For anyone who knows Hugging Face's tools, llama.cpp, nanoGPT, fairseq or KenLM.*",
+        "*For anyone who knows Hugging Face's tools, llama.cpp, vLLM, nanoGPT, fairseq, OpenNMT, "
+        "KenLM, SRILM or sacreBLEU.*",
         "",
         "Words that mean exactly the same work in seqgen, too: `seqgen generate` is `seqgen "
         "sample`, and `_` may stand for `-` in options. For the others, a message says what to "
@@ -166,7 +167,8 @@ def other_tools_page() -> str:
             same, near = (
                 ", ".join(f"`{own}`" for own in names) for names in (word.same, word.near)
             )
-            typed = dashes[: 1 if len(name) == 1 else 2] + name
+            command, _, own = name.rpartition(" ")
+            typed = f"{command} {dashes[: 1 if len(own) == 1 else 2]}{own}".strip()
             lines.append(f"| `{typed}` | {same} | {near or _cell(word.says)} |")
     lines += ["", "## Settings", "", "| other tools | the same |", "|---|---|"]
     settings = sorted(settings_elsewhere().items())

@@ -13,13 +13,24 @@ from seqgen.cli.shell.output_files import check_replaced_model
 from seqgen.cli.shell.pairs import HELD_OUT, ScoredInput, as_scored, held_out_input
 from seqgen.cli.shell.tables import figure, weight
 from seqgen.errors import UsageError
-from seqgen.settings import REQUIRED, Options, Panel, argument, ranges, setting, with_default
+from seqgen.settings import (
+    REQUIRED,
+    Options,
+    Panel,
+    argument,
+    ranges,
+    require,
+    setting,
+    with_default,
+)
 from seqgen.settings.generation import WritingOptions
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from seqgen.scoring.mixing import MixtureRecord
     from seqgen.store.loaded import LoadedModel
+
+BYTES_BY_THEMSELVES = "models with different tokenizers are mixed byte by byte without it"
 
 
 class Mixing(Options, panel=Panel.SAVING):
@@ -60,6 +71,16 @@ class Mixing(Options, panel=Panel.SAVING):
     )
     overwrite: bool = setting("Replace the model of that name.")
     batch_size: int = with_default(WritingOptions, "batch_size", 32)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for part in self.parts:
+            name, colon, added = part.partition(":")
+            require(
+                not colon or "/" in part,
+                f"write {name} instead of {part}: "
+                + ("--weights X,X sets weights" if added[:1].isdigit() else BYTES_BY_THEMSELVES),
+            )
 
 
 @takes_options

@@ -81,7 +81,7 @@ class Bounds:
             return
         too_high = self.high is not None and not value <= self.high
         told = self if too_high else self.without_sanity_limit()
-        raise UsageError(f"{name} must be {told}, not {shorten(value)}")
+        raise UsageError(f"{name} must be {told}, not {shorten(value).removesuffix('.0')}")
 
     def without_sanity_limit(self) -> Bounds:
         """Drop a limit that only catches typing errors, for the documentation."""

@@ -97,6 +97,12 @@ SAME = {
     "fit text.txt --lr -1": "train text.txt --lr -1",
     "fairseq-train text.txt --lr -1": "train text.txt --lr -1",
     "llama_cli -h": "sample -h",
+    "mlx_lm.generate -h": "sample -h",
+    "train text.txt --train.max_steps 0": "train text.txt --steps 0",
+    "train text.txt --iters 0": "train text.txt --steps 0",
+    "hydra-train text.txt --lr -1": "train text.txt --lr -1",
+    f"{BEAM} a --max-tokens 5 --num_hypotheses 2": f"{BEAM} a --max-tokens 5 --nbest 2",
+    f"perplexity text.txt -lm {MODEL} --json": f"perplexity text.txt -m {MODEL} --json",
     f"models show -m {MODEL}": f"models show {MODEL}",
     f"sample -model {MODEL} --seed 1 --json a --max-tokens 5": f"{SAMPLE} a --max-tokens 5",
 }
@@ -179,6 +185,30 @@ NAMED = {
     "train text.txt --model LSTM": "did you mean 'lstm'?",
     "train text.txt --tokenizer BPE": "did you mean 'bpe'?",
     "train text.txt --optimizer AdamW": "did you mean 'adamw'?",
+    # lmplz, ngram-count and ngram
+    "train text.txt --model ngram --prune 0": "--set prune=VALUE",
+    "train text.txt --discount_fallback": "by itself",
+    "train text.txt -kndiscount": "did you mean --smoothing kneser-ney?",
+    "train text.txt -gt3min 2": "--set prune=0,0,1",
+    "perplexity text.txt -unk": "leave it out",
+    "perplexity text.txt --unkpen -10": "8 bits for each of their bytes",
+    f"perplexity text.txt -mix-lm {MODEL}": "-m A:0.7+B:0.3",
+    # generate() and scripts of transformers; llama.cpp
+    "sample --guidance-scale 2": "no guidance",
+    "sample --ROPE_SCALING linear": "--set rope_scaling=linear",
+    "train text.txt --rope-scaling linear": "--set rope_scaling=VALUE",
+    "train text.txt --min-count 2": "--set min_count=VALUE",
+    "train text.txt --lora_target_modules q_proj": "--set lora=8",
+    "sample --suppress-tokens 3": "did you mean --ban?",
+    "sample --mlock": "leave it out",
+    # fairseq, OpenNMT, CTranslate2, mlx-lm, litgpt, sacreBLEU
+    "train text.txt -valid_steps 5": "--set validate_every=VALUE",
+    "train text.txt --decoder-ffn-embed-dim 8": "--set ffn_size=N",
+    "beam-search a --diverse-beam-groups 2": "did you mean --groups?",
+    "sample --compute_type int8": "did you mean --precision?",
+    "mlx_lm.lora": "--set lora=8",
+    "train text.txt --train.micro_batch_size 8": "--set accumulate=N",
+    "bleu h.txt r.txt --chrf-word-order 2": "did you mean --metric chrf++?",
 }
 # The same, of what plugins do.
 NAMED_BY_PLUGINS = {

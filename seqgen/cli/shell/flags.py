@@ -147,7 +147,7 @@ def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
     doc = field.metadata["doc"]
     if flag.metavar and "|" not in flag.metavar and not all(one in doc for one in choices):
         doc += f" One of: {', '.join(choices)}."
-    common = {"help": doc, "show_default": shown}
+    common = {"help": doc, "show_default": shown, "hidden": flag.hidden}
     names = flag.names or (f"--{name.replace('_', '-')}",)
     if leaf is bool:
         return typer.Option(*names, rich_help_panel=flag.panel, **common)
@@ -160,7 +160,7 @@ def _typer_info(name: str, field: dataclasses.Field, kind: Any) -> Any:
     }
     if flag.positional:
         return typer.Argument(**common)
-    return typer.Option(*names, rich_help_panel=flag.panel, hidden=flag.hidden, **common)
+    return typer.Option(*names, rich_help_panel=flag.panel, **common)
 
 
 def _metavar(flag: Flag, kind: Any) -> str:

@@ -14,13 +14,15 @@ import typer
 from seqgen.cli.shell.flags import SETTING_OF
 from seqgen.cli.shell.model_arguments import MODEL_FLAG, model_among
 from seqgen.errors import UsageError, closest
-from seqgen.settings.other_tools import Word, find_setting, words_elsewhere
+from seqgen.settings.other_tools import Word, find_setting, settings_elsewhere, words_elsewhere
 from seqgen.wording import first_names
 
 # The base of every wrong-usage error, wherever this version of Typer keeps it.
 UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 # Programs of other tools are called so, with a command after it.
-PROGRAMS = re.compile(r"^(fairseq|onmt|llama|hf|transformers)-(?=.)")
+PROGRAMS = re.compile(r"^(ct2|fairseq|hf|litgpt|llama|mlx-lm|onmt|transformers)[-.](?=.)")
+# An option of more than one letter after a single dash.
+LONG = re.compile(r"-[^-=][^=]")
 # A hint names so many commands that have an option.
 MOST_OWNERS = 2
 
@@ -97,11 +99,19 @@ def with_own_options(command: Any, context: Any, arguments: Sequence[str]) -> li
 
 
 def _with_two_dashes(arguments: Sequence[str], flags: Collection[str]) -> list[str]:
-    """Write `-model` as `--model`, of which Click would read `-m odel`."""
+    """Write `-model` and `-mix-lm` with two dashes: Click would read `-m odel` and `-m ix-lm`."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     named = ((one, f"-{one}".partition("=")[0]) for one in arguments[:at])
-    long = (f"-{one}" if name[:2] == "--" and name in flags else one for one, name in named)
+    long = (
+        f"-{one}" if LONG.match(one) and (name in flags or _is_known_elsewhere(name)) else one
+        for one, name in named
+    )
     return [*long, *arguments[at:]]
+
+
+def _is_known_elsewhere(option: str) -> bool:
+    words = (*words_elsewhere("options"), *settings_elsewhere())
+    return _name(option) in {_name(word.split()[-1]) for word in words}
 
 
 def _unknown_option(command: Any, context: Any, arguments: Sequence[str]) -> Any:
@@ -170,7 +180,7 @@ def too_many_arguments(command: Any, arguments: Sequence[str], extra: Sequence[s
 
 
 def _name(typed: str) -> str:
-    name = typed.lstrip("-").replace("_", "-")
+    name = typed.lstrip("-").replace("_", "-").removeprefix("train.")
     return name if len(name) == 1 else name.lower()
 
 
@@ -196,7 +206,8 @@ def option_hint(
         typed: the option.
         commands: returns the flags of all commands, by name.
     """
-    from seqgen.registry import SHARED_DOCS
+    from seqgen.registry import architectures_with
+    from seqgen.settings import DataConfig
     from seqgen.settings.training import BUDGETS, TrainingConfig
 
     flags = flags_of(command)
@@ -206,7 +217,8 @@ def option_hint(
         near += [flag for name in BUDGETS for flag in flags if flag.endswith(f"-{name}")]
     if flag := next((flag for flag in near if flag.split()[0] in flags), None):
         return f"; did you mean {flag}?"
-    if "--set" in flags and (meant in TrainingConfig.fields() or meant in SHARED_DOCS):
+    settings = {*TrainingConfig.fields(), *DataConfig.fields()}
+    if "--set" in flags and (meant in settings or architectures_with(meant)):
         return f"; set it by --set {meant}=VALUE"
     if word.says and "--man" not in flags:
         return f"; {word.says}"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqgen import registry, store
+from seqgen import hooks, registry, store
 from seqgen.cli.shell.output import Output, can_redraw, console, is_terminal, say
 from seqgen.cli.shell.tables import (
     clock,
@@ -320,8 +320,11 @@ def _put_parts(rows: Mapping[str, tuple[float, str]], tokens: int) -> None:
 def _writes(result: TrainingResult) -> str:
     """Name the command that generates text with the new model."""
     stored = store.StoredModel(Path(result.path))
-    vectors = stored.config["model"].get("source_features") is not None
-    return "beam-search --source-vectors FILE" if vectors else stored.task.try_it
+    if stored.config["model"].get("source_features") is not None:
+        return "beam-search --source-vectors FILE"
+    return next(
+        filter(None, (kind.try_it(stored) for kind in hooks.datasets())), stored.task.try_it
+    )
 
 
 def _unit(result: TrainingResult) -> str:

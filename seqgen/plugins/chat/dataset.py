@@ -297,6 +297,11 @@ class ConversationDataset(Dataset):
         )
         return bool(found)
 
+    @classmethod
+    def try_it(cls, stored: StoredModel) -> str:
+        chats = stored.config["data"].get("loss_on") is not None and stored_template(stored)
+        return "chat" if chats else ""
+
     def check(self) -> None:
         super().check()
         begins = "begin from a model that has learned to chat, --init-from NAME"

@@ -106,6 +106,11 @@ class Dataset(ABC):
         return cls
 
     @classmethod
+    def try_it(cls, stored: StoredModel) -> str:
+        """Name the command that a model of such data is for; empty for its task's."""
+        return ""
+
+    @classmethod
     def tokens_of(cls, stored: StoredModel, target: Tokenizer) -> Tokenizers:
         """Load the tokenizers of a stored model; `target` is its target tokenizer.
 

@@ -463,7 +463,14 @@ def test_a_pipe_is_read_and_resumed(there, messages, monkeypatch, cli):
     )
     assert code == 0 and "6 conversations (messages)" in err
     code, _, err = cli("train", "--resume", "piped", "--steps", "3")
-    assert code == 0, err
+    assert code == 0 and err.splitlines()[-1] == "try: seqgen chat -m piped"
+
+
+def test_a_model_without_a_template_is_not_for_chats(there, tmp_path, cli):
+    pairs = written(tmp_path / "p.jsonl", [{"prompt": a, "completion": b} for a, b in QUESTIONS])
+    few = ("--steps", "1", "--val", "none", "--name", "plain")
+    code, _, err = cli("train", str(pairs), "--init-from", "bare", *few)
+    assert code == 0 and err.splitlines()[-1] == "try: seqgen sample -m plain"
 
 
 # ---- what is refused ----

@@ -190,7 +190,7 @@ def test_a_greedy_text_with_xtc_depends_on_the_seed_which_is_reported():
         (["--dry-allowed-length", "3"], "--dry-allowed-length belongs to --dry-multiplier"),
         (["--dry-sequence-breaker", "a"], "--dry-sequence-breaker belongs to --dry-multiplier"),
         (["--xtc-threshold", "0.2"], "--xtc-threshold belongs to --xtc-probability"),
-        (["--dry-multiplier", "-1"], "--dry-multiplier must be from 0 to 1,000, not -1.0"),
+        (["--dry-multiplier", "-1"], "--dry-multiplier must be from 0 to 1,000, not -1"),
         (["--dry-multiplier", "1", "--dry-base", "0.5"], "--dry-base must be from 1 to 1,000"),
         (["--dry-multiplier", "1", "--dry-sequence-breaker", ""], "needs a text that is not empty"),
         (["--xtc-probability", "1.5"], "--xtc-probability must be from 0 to 1, not 1.5"),
