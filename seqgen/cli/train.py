@@ -63,11 +63,24 @@ class RunFlags(Options, panel=Panel.SAVING):
             "{other} has no meaning with {flag}",
         ),
     )
+    continue_: bool = setting(
+        "Resume the model of --name if there is one; if it has finished, do nothing.",
+        names=("--continue",),
+        panel=Panel.MORE,
+        needs=OptionRule(("--name",), "{flag} resumes the model of --name NAME"),
+        conflicts=("--overwrite",),
+    )
     changed_data: bool = setting(
         "Resume even if the text has changed.",
         panel=Panel.MORE,
         needs=OptionRule(("--resume",), "{flag} has no meaning with a new run"),
     )
+
+    @property
+    def resumed(self) -> str | None:
+        """Model to resume: that of --resume, or with --continue that of --name if there is one."""
+        exists = self.continue_ and not store.is_free(self.name)
+        return self.name if exists else self.resume
 
 
 class Ranks(Options, panel=Panel.PROCESSES):
@@ -104,7 +117,11 @@ def train(
 
     data = files.named(run.data_option)
     settings = recipe.settings(machine)
-    if run.resume is None and ranks.is_launched() and (not data or "-" in data):
+    given = {**settings, **recipe.kind.asked, "name": run.name, "data": data}
+    if any(group.print_instead(given, out) for group in added.groups):
+        return
+    resumed = run.resumed
+    if resumed is None and ranks.is_launched() and (not data or "-" in data):
         raise UsageError("several processes cannot share standard input: give DATA as files")
     out = out if ranks.is_leader() else replace(out, quiet=True)
     if processes.shard or settings.get("memory"):
@@ -112,7 +129,7 @@ def train(
     inputs = files.inputs(recipe.given_settings, out)
     # Shown before PyTorch is imported. Processes connect before files are looked at, so that one
     # line says what all of them miss.
-    with display(out, _reading(run.resume or data)) as shown, _group(processes.timeout):
+    with display(out, _reading(resumed or data)) as shown, _group(processes.timeout):
         from seqgen.training.listeners import LastEvents
 
         report = LastEvents(shown)
@@ -124,11 +141,13 @@ def train(
         options |= {"device": machine.device, "stop_after": run.stop_after}
         options |= {"began": recording.run.began}
         options |= processes.to_dict() | added.keywords
-        if run.resume is not None:
-            from seqgen.training.resume import resume
+        if resumed is not None:
+            from seqgen.training.resume import changed_budget, resume
 
             kept = inputs.keep(data)
-            result = resume(run.resume, data=kept, changed_data=run.changed_data, **options)
+            if run.continue_:
+                options["settings"] = changed_budget(resumed, settings)
+            result = resume(resumed, data=kept, changed_data=run.changed_data, **options)
         else:
             sources = _files_of_new_run(files, recipe, run, data, inputs)
             from seqgen.training.train import train as begin

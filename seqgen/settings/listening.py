@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seqgen.settings.options import Options
@@ -14,6 +14,15 @@ class ListenerOptions(Options):
     Plugins name their subclasses in `hooks.Plugin.options["train"]`. Only what a subclass needs of
     these methods has to be written.
     """
+
+    def print_instead(self, given: Mapping[str, Any], out: Any) -> bool:
+        """Print something instead of training; return whether that was done.
+
+        Args:
+            given: the settings, the name, the architecture and the data that the command gives.
+            out: its `cli.shell.output.Output`.
+        """
+        return False
 
     def require_possible(self, divided: bool) -> None:
         """Refuse options that cannot work in this run, before any data is read.

@@ -111,7 +111,8 @@ def _find_files(stored: StoredModel, moved: DataLocation) -> DataFiles:
     require(not targets or "target_files" in known, f"{stored.name} learned from a text")
     require(bool(data) or not targets, "give the files of the sources as well")
     if data:
-        return DataFiles(text_files(data), text_files(targets))
+        as_text = stored.settings("data", DataConfig).as_text
+        return DataFiles(text_files(data, as_text), text_files(targets, as_text))
     paths = store.text_of(known)
     apart = len(paths) - known.get("target_files", 0)
     return DataFiles(paths[:apart], paths[apart:])

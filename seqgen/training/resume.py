@@ -15,7 +15,7 @@ from seqgen.models.base import LanguageModel
 from seqgen.models.deferred_init import DeferredModel
 from seqgen.ranks.group import process_group
 from seqgen.settings import DataConfig, require
-from seqgen.settings.training import FINISHED, RESUMABLE, TrainingConfig
+from seqgen.settings.training import BUDGETS, FINISHED, RESUMABLE, TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.formats import facts_of_chat
 from seqgen.store.loaded import LoadedModel
@@ -97,6 +97,12 @@ def resume(
     with telling_if_interrupted(f"{result.name} is saved"):
         options.conclude(result.name)
     return result
+
+
+def changed_budget(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the settings that give a stored model another budget than it has."""
+    training = store.find(name).settings("training", TrainingConfig)
+    return {k: v for k, v in settings.items() if k in BUDGETS and v != getattr(training, k)}
 
 
 def _find_stored(name: str | Path | None) -> StoredModel:

@@ -98,7 +98,7 @@ def _commands(tokens):
             continue  # an environment variable
         elif begins:
             found, begins = ([] if token == "seqgen" else None), False
-            launches = token == "torchrun"
+            launches = token in ("torchrun", "srun")
         elif launches and (before, token) == ("-m", "seqgen"):
             found, launches = [], False
         elif found is not None:

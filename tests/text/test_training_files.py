@@ -319,3 +319,16 @@ def test_records_are_not_held_out_with_their_keys(tmp_path, capsys):
     path = records(tmp_path, ".jsonl")
     how = ("train", tmp_path / "a.txt", "--model", "ngram", "--val", path)
     assert "--as-text" in refusal(capsys, *how)
+
+
+def test_a_run_on_a_folder_as_it_is_resumes_where_the_folder_is_now(tmp_path, capsys):
+    """Otherwise the page would be read as its text, and the records be left out."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "page.html").write_text("<p>the cat sat on the mat</p>\n" * 20)
+    (folder / "b.jsonl").write_text('{"text": "the dog sat on the log"}\n' * 20)
+    small = ["--steps", "4", "--hidden-size", "4", "--layers", "1", "--model", "gru", "-q"]
+    first = ["train", str(folder), "--as-text", "--name", "r", "--stop-after", "2", *small]
+    assert run(first) == 0
+    moved = folder.rename(tmp_path / "moved")
+    assert run(["train", "--resume", "r", "--data", str(moved), "-q"]) == 0

@@ -10,6 +10,7 @@ PLUGIN = Plugin(
         "tune": Command("command:tune", "Train", work="steps"),
         "sweep": Command("sweep_command:sweep", "Train", work="steps"),
     },
+    options={"train": "jobs:MemberJobs"},
     former_flags={
         ("train", "--find-lr"): ("find-lr", ""),
         ("compare", "--sweep"): ("sweep", "--models"),

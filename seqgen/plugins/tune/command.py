@@ -23,6 +23,7 @@ from seqgen.cli.shell.tables import (
     put_table,
 )
 from seqgen.cli.shell.train_options import ModelKind, MoreSettings, SeededDevice, TrainingFiles
+from seqgen.plugins.tune.jobs import PRINT, check_files, put_jobs, rewrite_command
 from seqgen.plugins.tune.search_space import read_search
 from seqgen.settings import (
     MOST_STEPS,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 # The most trials that the table shows.
 SHOWN = 20
+MOST_JOBS = 10_000
 # The settings of all trials that have a flag.
 FIXED = ("tokenizer", "vocab_size", "documents", "labels", "val", "val_target", "as_text")
 FixedSettings = settings_group(DataConfig, only=FIXED)
@@ -105,6 +107,13 @@ class Studies(Options, panel=Panel.SAVING):
         without="made from DATA",
         common=True,
     )
+    storage: str | None = setting(
+        "Keep the study where workers on several machines share it: a database, as "
+        "postgresql://USER@HOST/DATABASE or mysql+pymysql://..., or a journal file on a shared "
+        "disk.",
+        metavar="URL|PATH",
+        without="a folder of this machine",
+    )
     list_: bool = setting(
         "List the studies that are kept.",
         names=("--list",),
@@ -114,6 +123,14 @@ class Studies(Options, panel=Panel.SAVING):
         "Delete a study, and train nothing. Can be repeated.", metavar="NAME", conflicts=NO_SEARCH
     )
     yes: bool = setting("Do not ask before deleting.", names=("--yes", "-y"))
+    print_jobs: int | None = setting(
+        "Print the command of so many workers of a cluster that share the study, and train "
+        "nothing.",
+        low=1,
+        high=MOST_JOBS,
+        panel=Panel.OUTPUT,
+        conflicts=("--list", "--delete"),
+    )
 
 
 @takes_options
@@ -135,7 +152,7 @@ def tune(
     on, or twice to work on it in parallel. The best settings go into best.toml, for train --config.
     """
     if studies.list_ or studies.delete:
-        _put_studies(out) if studies.list_ else _delete_studies(studies.delete, studies.yes, out)
+        _put_studies(studies, out) if studies.list_ else _delete_studies(studies, out)
         return
     given = trials.trials is not None or trials.minutes is not None
     require(given, "give --trials N or --minutes X")
@@ -151,13 +168,23 @@ def tune(
         f"{wrong} cannot be set for all trials: give --trial-steps or --trial-minutes, and --seed",
     )
     space = searched_by(searched.search)
-    data = inputs.keep(given_or_piped(names, "seqgen tune FILE"))
+    names = given_or_piped(names, "seqgen tune FILE")
+    if studies.print_jobs is not None:
+        check_files([*names, *files.target])
+        study = studies.name or _name_of(names[0])
+        job = rewrite_command({"--name": study}, without=[PRINT], switches=())
+        put_jobs([job] * studies.print_jobs, f"{job} (for the table and best.toml)", out)
+        return
+    data = inputs.keep(names)
 
-    from seqgen.plugins.tune.study import first_or_kept
+    from seqgen.plugins.tune.storage import open_storage
+    from seqgen.plugins.tune.study import first_or_kept, require_optuna
     from seqgen.plugins.tune.tune import Tuning
 
-    name = studies.name or _name_of(data[0])
-    budget, seed = first_or_kept(name, trials.budget, machine.seed, trials.trials, trials.minutes)
+    require_optuna()
+    storage = open_storage(studies.name or _name_of(data[0]), studies.storage)
+    most = trials.trials, trials.minutes
+    budget, seed = first_or_kept(storage, trials.budget, machine.seed, *most)
     tuning = Tuning(
         data=data,
         targets=files.targets(inputs, names),
@@ -168,13 +195,14 @@ def tune(
         searched=space,
         sampler=searched.sampler,
         budget=budget,
-        name=name,
+        storage=storage,
         seed=seed,
         report=lambda event: out.notice(event.text) if isinstance(event, Notice) else None,
     )
-    if not out.quiet:
-        _introduce(tuning)
-    result = tuning.run(trials.trials, trials.minutes, _taker(out, kept := [], tuning.unit))
+    with storage.reporting_errors():
+        if not out.quiet:
+            _introduce(tuning)
+        result = tuning.run(trials.trials, trials.minutes, _taker(out, kept := [], tuning.unit))
     if out.record(result):
         return
     _put_trials(kept, result)
@@ -208,9 +236,10 @@ def _introduce(tuning: Tuning) -> None:
     space = ", ".join(f"{name} {values}" for name, values in tuning.space.items())
     name, number = next(iter(tuning.budget.items()))
     budget = plural(number, name.removesuffix("s"))
-    say(f"{tuning.name}: {budget} a trial, {tuning.sampler} sampler, seed {tuning.study.seed}")
+    sampler = f"{tuning.sampler} sampler, seed {tuning.study.seed}"
+    say(f"{tuning.storage.name}: {budget} a trial, {sampler}")
     say(f"searching {space}")
-    say(f"kept in {tuning.study.folder}")
+    say(f"kept in {tuning.storage.place}")
 
 
 def _taker(out: Output, kept: list[TrialRecord], unit: str) -> Callable[[TrialRecord], None]:
@@ -281,11 +310,11 @@ def _next_command(files: TrainingFiles, kind: ModelKind, result: TuningResult) -
     return shlex.join([*parts, "--config", result.config])
 
 
-def _put_studies(out: Output) -> None:
+def _put_studies(studies: Studies, out: Output) -> None:
     """Print a table of all studies, or a record for each."""
     from seqgen.plugins.tune.study import kept_studies
 
-    found = list(kept_studies())
+    found = list(kept_studies(studies.storage))
     if out.records(found):
         return
     if not found:
@@ -294,12 +323,20 @@ def _put_studies(out: Output) -> None:
     put_columns(declared_columns(found), found)
 
 
-def _delete_studies(names: Sequence[str], yes: bool, out: Output) -> None:
+def _delete_studies(studies: Studies, out: Output) -> None:
     """Delete studies after confirmation."""
-    from seqgen.plugins.tune.study import check_deletable, delete_study
+    from seqgen.plugins.tune.study import check_deletable, delete_shared_study, delete_study
 
-    paths = {name: check_deletable(name) for name in dict.fromkeys(names)}
-    confirm_deleting(paths.values(), yes)
+    names = dict.fromkeys(studies.delete)
+    if studies.storage is not None:
+        confirm_deleting(names, studies.yes)
+        for name in names:
+            place = delete_shared_study(name, studies.storage)
+            out.record({"name": name, "path": place})
+            out.notice(f"removed {name} from {place}")
+        return
+    paths = {name: check_deletable(name) for name in names}
+    confirm_deleting(paths.values(), studies.yes)
     for name, path in paths.items():
         delete_study(path)
         out.record({"name": name, "path": str(path)})

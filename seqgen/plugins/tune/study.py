@@ -1,4 +1,4 @@
-"""Study on disk: its search space, and its trials in a shared SQLite file.
+"""Study: its search space, and its trials in a storage that processes share.
 
 Optuna keeps the trials and suggests the next. A trial is known by its index. A trial that was
 killed has none: the next process to look frees the index, and tries the same settings again.
@@ -10,21 +10,27 @@ import contextlib
 import json
 import secrets
 import shutil
-import sqlite3
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry, store
 from seqgen.errors import SeqgenError, reporting_os_errors
-from seqgen.files import open_file, parse_json, take_lock, write_json
 from seqgen.hashing import hash64
 from seqgen.packages import require_packages
+from seqgen.plugins.tune.locks import LOCK, TRIALS
 from seqgen.plugins.tune.search_space import convert_dimension, scale_dimension
+from seqgen.plugins.tune.storage import (
+    DATABASE,
+    FACTS,
+    LocalStorage,
+    StudyStorage,
+    open_storage,
+    study_names,
+    without_warnings,
+)
 from seqgen.settings import Bounds, Choices, Config, DataConfig, Dimension, require, unknown_setting
 from seqgen.settings.training import BUDGETS, TrainingConfig
 from seqgen.store.ownership import foreign_paths
@@ -32,14 +38,6 @@ from seqgen.wording import column
 
 if TYPE_CHECKING:
     import optuna
-
-
-@contextlib.contextmanager
-def without_warnings() -> Iterator[None]:
-    """Hide Optuna's warnings about experimental features."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @dataclass(frozen=True)
@@ -180,15 +178,11 @@ def suggested_space(architecture: str, given: Collection[str], values: Mapping[s
     return space
 
 
-FACTS, TRIALS, DATABASE, BEST = "study.json", "trials", "study.db", "best.toml"
-LOCK = "lock"
-# Trials that are drawn at random before a sampler learns from them; trials that are complete
-# before one is pruned, and tenths of a trial in which none is.
-FIRST_TRIALS, BEFORE_PRUNING, UNPRUNED_TENTHS = 6, 4, 3
+BEST = "best.toml"
+# Trials that are drawn at random before a sampler learns from them.
+FIRST_TRIALS = 6
 # The budget of a trial: this share of the time for all of them, or so many minutes.
 LEAST_TRIALS, TRIAL_MINUTES = 30, 0.5
-# Seconds that a process waits while another writes.
-PATIENCE = 60
 
 
 def require_optuna() -> None:
@@ -201,27 +195,8 @@ def require_optuna() -> None:
     require_packages("seqgen tune", "optuna", "scikit-learn")
 
 
-def kept_facts(name: str) -> dict[str, Any] | None:
-    """Read the facts stored when a study began; None if no study has this name.
-
-    Raises:
-        UsageError: it is no valid name.
-        SeqgenError: the study is damaged.
-    """
-    store.check_name(name)
-    path = store.studies_folder() / name / FACTS
-    try:
-        facts = parse_json(path.read_bytes())
-        known = {name: facts[name] for name in ("about", "seed", "budget")}
-    except FileNotFoundError:
-        return None
-    except (ValueError, LookupError, TypeError):
-        raise SeqgenError(f"{path} is damaged: delete its folder, or give another --name") from None
-    return known
-
-
 def first_or_kept(
-    name: str,
+    storage: StudyStorage,
     budget: Mapping[str, Any],
     seed: int | None,
     trials: int | None,
@@ -230,7 +205,7 @@ def first_or_kept(
     """Choose the trial budget and seed: those given, those of the study, or new ones.
 
     Args:
-        name: of the study.
+        storage: of the study.
         budget: given for a trial; may be empty.
         seed: given, or None.
         trials: how many there are to be, if given.
@@ -240,8 +215,7 @@ def first_or_kept(
         UsageError: the study has another seed.
         SeqgenError: the study is damaged.
     """
-    require_optuna()
-    kept = kept_facts(name)
+    kept = storage.read_facts()
     if kept is None:
         share = TRIAL_MINUTES if minutes is None else minutes / (trials or LEAST_TRIALS)
         seed = secrets.randbelow(1 << 31) if seed is None else seed
@@ -249,90 +223,67 @@ def first_or_kept(
     same = seed in (None, kept["seed"])
     require(
         same,
-        f"the study {name!r} has --seed {kept['seed']}: leave out --seed, or give another --name",
+        f"the study {storage.name!r} has --seed {kept['seed']}: leave out --seed, or give another "
+        "--name",
     )
     return dict(budget) or kept["budget"], kept["seed"]
 
 
-class Connection(sqlite3.Connection):
-    """SQLite connection with a write-ahead log: commits survive a kill and do not wait for disk.
-
-    They are written to a log beside the file. Cut power may lose the last ones.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.execute("PRAGMA journal_mode=WAL")
-        self.execute("PRAGMA synchronous=NORMAL")
-
-
 @dataclass(frozen=True)
 class Study:
-    """Hyperparameter search and its trials, in a folder.
+    """Hyperparameter search and its trials.
 
     Attributes:
-        folder: where it is kept.
-        facts: what was asked for when it began, as `study.json` has it.
+        storage: where it is kept.
+        facts: what was asked for when it began.
     """
 
-    folder: Path
+    storage: StudyStorage
     facts: Mapping[str, Any]
 
     @classmethod
-    def open(cls, name: str, about: Mapping[str, Any], facts: Mapping[str, Any]) -> Study:
-        """Create a study, or continue the one of this name.
+    def open(
+        cls, storage: StudyStorage, about: Mapping[str, Any], facts: Mapping[str, Any]
+    ) -> Study:
+        """Create a study, or continue the one in this storage.
 
         Args:
-            name: its name.
+            storage: of the study.
             about: what must be the same whenever it is continued, by what a message calls it.
             facts: what else is kept, and taken from the study when it is continued.
 
         Raises:
-            UsageError: it is no valid name, or that of a study with other settings.
+            UsageError: the study has other settings.
             SeqgenError: the folder cannot be written, or the study is damaged.
         """
-        folder = store.studies_folder() / name
         about = json.loads(json.dumps(about, default=str))  # as it is when it is read
-        with reporting_os_errors(f"{folder} cannot be written"):
-            (folder / TRIALS).mkdir(parents=True, exist_ok=True)
-            with _locked(folder):
-                if not (folder / FACTS).exists():
-                    write_json(folder / FACTS, {"about": about, **facts})
-                known = kept_facts(name)
+        with reporting_os_errors(f"{storage.folder} cannot be written"):
+            (storage.folder / TRIALS).mkdir(parents=True, exist_ok=True)
+            with storage.locks.locked():
+                known = storage.keep_facts({"about": about, **facts})
         before = known["about"]
         other = next((what for what in about if before.get(what) != about[what]), None)
         require(
             other is None,
-            f"the study {name!r} was begun with other {other}: give the same command as "
+            f"the study {storage.name!r} was begun with other {other}: give the same command as "
             "before to go on, or another --name",
         )
-        return cls(folder, known)
+        return cls(storage, known)
 
     @property
-    def name(self) -> str:
-        """Name of the study's folder."""
-        return self.folder.name
+    def folder(self) -> Path:
+        """Folder on this machine with the models of running trials and the best settings."""
+        return self.storage.folder
 
     @property
     def seed(self) -> int:
         """Seed of the sampler and of every training."""
         return self.facts["seed"]
 
-    @cached_property
+    @property
     def _optuna(self) -> optuna.Study:
         """Optuna's study object; first use requires the lock."""
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        with without_warnings():
-            storage = optuna.storages.RDBStorage(
-                f"sqlite:///{self.folder.resolve() / DATABASE}",
-                engine_kwargs={"connect_args": {"timeout": PATIENCE, "factory": Connection}},
-            )
-            pruner = optuna.pruners.MedianPruner(BEFORE_PRUNING, UNPRUNED_TENTHS)
-            return optuna.create_study(
-                storage=storage, pruner=pruner, study_name="seqgen", load_if_exists=True
-            )
+        return self.storage.optuna
 
     def base(self, architecture: str) -> dict[str, Any] | None:
         """Read the stored base settings of an architecture, which searched settings override."""
@@ -349,7 +300,7 @@ class Study:
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the study against other processes; not reentrant."""
-        return _locked(self.folder)
+        return self.storage.locks.locked()
 
     @contextlib.contextmanager
     def begin(self, space: Space, recipe: Mapping[str, Any], most: int) -> Iterator[Trial | None]:
@@ -387,8 +338,8 @@ class Study:
             )
             asked.set_user_attr("index", index)
         folder = self.folder / TRIALS / str(asked.number)
-        folder.mkdir()
-        take_lock(held.enter_context(open_file(folder / LOCK, "a+b")))
+        folder.mkdir(parents=True, exist_ok=True)
+        held.enter_context(self.storage.locks.working(asked.number))
         values = {**(recipe if index == 0 else {}), **asked.params}
         return Trial(index, values, folder, asked)
 
@@ -403,17 +354,9 @@ class Study:
                 taken.add(trial.user_attrs.get("index"))
         return next(index for index in range(len(taken) + 1) if index not in taken)
 
-    def is_at_work(self) -> bool:
-        """Check whether any process is training a trial."""
-        return any(self._is_at_work(folder.name) for folder in (self.folder / TRIALS).glob("*"))
-
     def _is_at_work(self, number: int | str) -> bool:
         """Check whether a process holds the lock of a trial."""
-        try:
-            with open_file(self.folder / TRIALS / str(number) / LOCK, "rb") as file:
-                return not take_lock(file)
-        except OSError:
-            return False
+        return self.storage.locks.is_at_work(number)
 
     def _forget(self, number: int) -> None:
         """Delete a trial's files; mark it as failed unless its record was stored."""
@@ -511,13 +454,6 @@ class Study:
 RECORD = "record"
 
 
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    with open_file(folder / LOCK, "a+b") as file:
-        take_lock(file, wait=True)
-        yield
-
-
 def _distribution(values: Any) -> optuna.distributions.BaseDistribution:
     """Convert a range or list of values to an Optuna distribution."""
     from optuna import distributions
@@ -551,29 +487,31 @@ class StudyRecord:
         return "damaged" if self.trials is None else str(self.trials)
 
 
-def kept_studies() -> Iterator[StudyRecord]:
+def kept_studies(url: str | None = None) -> Iterator[StudyRecord]:
     """Yield the record of every stored study, by name.
 
+    Args:
+        url: of the storage, as `open_storage` takes it.
+
     Raises:
-        SeqgenError: Optuna is not installed.
+        SeqgenError: Optuna is not installed, or the storage cannot be used.
     """
     require_optuna()
-    folder = store.studies_folder()
-    paths = folder.iterdir() if folder.is_dir() else ()
-    for path in sorted(path for path in paths if path.is_dir()):
+    for name in study_names(url):
         try:
-            facts = kept_facts(path.name)
-            there = facts is not None and (path / DATABASE).exists()
-            records = Study(path, facts).records() if there else []
+            storage = open_storage(name, url)
+            facts = storage.read_facts()
+            there = facts is not None and storage.has_trials()
+            records = Study(storage, facts).records() if there else []
         except Exception:  # of the facts, of SQLite, of SQLAlchemy or of Optuna
             nothing = {"trials": None, "complete": None, "val_loss": None}
-            yield StudyRecord(name=path.name, path=str(path), **nothing)
+            yield StudyRecord(name=name, path=str(store.studies_folder() / name), **nothing)
             continue
         if facts is not None:
             losses = [record.val_loss for record in records if record.is_complete]
             counts = {"trials": len(records), "complete": len(losses)}
             best = min(losses, default=None)
-            yield StudyRecord(name=path.name, path=str(path), **counts, val_loss=best)
+            yield StudyRecord(name=name, path=storage.place, **counts, val_loss=best)
 
 
 def check_deletable(name: str) -> Path:
@@ -594,9 +532,15 @@ def check_deletable(name: str) -> Path:
             f"{path} holds what seqgen did not write ({others[0]}): move it elsewhere; nothing was "
             "removed"
         )
-    if Study(path, {}).is_at_work():
+    if _is_at_work(path):
         raise SeqgenError(f"a process works on the study {name!r}: stop it; nothing was removed")
     return path
+
+
+def _is_at_work(folder: Path) -> bool:
+    """Check whether any process trains a trial of the study in a folder."""
+    locks = LocalStorage(folder.name).locks
+    return any(locks.is_at_work(trial.name) for trial in (folder / TRIALS).glob("*"))
 
 
 def _strangers(folder: Path) -> Iterator[str]:
@@ -608,13 +552,32 @@ def _strangers(folder: Path) -> Iterator[str]:
             yield path.name
 
 
+def delete_shared_study(name: str, url: str) -> str:
+    """Delete a study from a shared storage; return the storage as messages name it.
+
+    Raises:
+        SeqgenError: there is no such study, or a process works on it.
+    """
+    require_optuna()
+    storage = open_storage(name, url)
+    if storage.read_facts() is None:
+        raise SeqgenError(f"there is no study {name!r} in {storage.place}")
+    with storage.reporting_errors(), storage.locks.locked():
+        trials = storage.optuna.get_trials(deepcopy=False)
+        running = (trial.number for trial in trials if not trial.state.is_finished())
+        if any(map(storage.locks.is_at_work, running)):
+            raise SeqgenError(f"a process works on the study {name!r}: stop it")
+        storage.delete()
+    return storage.place
+
+
 def delete_study(path: Path) -> None:
     """Delete the folder of a study, as returned by `check_deletable`.
 
     Raises:
         SeqgenError: the system refuses, or a process has begun to work on it.
     """
-    if Study(path, {}).is_at_work():
+    if _is_at_work(path):
         raise SeqgenError(f"a process works on the study {path.name!r}: stop it")
     with reporting_os_errors(f"{path} cannot be removed"):
         shutil.rmtree(path)

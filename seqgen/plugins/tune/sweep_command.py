@@ -15,6 +15,7 @@ from seqgen.cli.shell.output import Output, RecordedOutput, put
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, put_table, short_count
 from seqgen.cli.shell.train_options import MoreSettings, TrainingFiles
+from seqgen.plugins.tune.jobs import check_files, put_jobs, rewrite_command
 from seqgen.settings import (
     REQUIRED,
     DataConfig,
@@ -30,7 +31,7 @@ from seqgen.settings import (
 from seqgen.settings.training import BUDGETS, TrainingConfig
 
 if TYPE_CHECKING:
-    from seqgen.plugins.tune.sweep import Sweep, SweepRecord
+    from seqgen.plugins.tune.sweep import Sweep, SweepCell, SweepRecord
 
 BudgetFlags = settings_group(
     TrainingConfig, DataConfig, only=(*BUDGETS, "precision", "documents", "as_text")
@@ -64,6 +65,11 @@ class Swept(Options, panel=Panel.WHAT):
     )
     budget: BudgetFlags = group(BudgetFlags)
     set_: tuple[str, ...] = same(MoreSettings, "set_")
+    print_jobs: bool = setting(
+        "Print a command for each model instead, to run as jobs of a cluster.",
+        panel=Panel.OUTPUT,
+        conflicts="--plot",
+    )
 
     def read(self, files: Sequence[str | Path], device: str) -> Sweep:
         """Build the sweep over files on a device.
@@ -97,8 +103,14 @@ def sweep(swept: Swept, curves: Curves, machine: Device, out: RecordedOutput) ->
     is larger trains what is missing.
     """
     inputs = Inputs(out.quiet)
-    data = inputs.keep(given_or_piped(swept.data, "seqgen sweep DATA"))
+    names = given_or_piped(swept.data, "seqgen sweep DATA")
+    if swept.print_jobs:
+        check_files(names)
+    data = inputs.keep(names)
     asked = swept.read(data, machine.device)
+    if swept.print_jobs:
+        put_jobs(map(_job, asked.cells), rewrite_command({}), out)
+        return
     place = curves.plot and check_picture(curves.plot, inputs.open(map(str, data)))
     records = []
     for record in _trained(asked, out):
@@ -112,6 +124,16 @@ def sweep(swept: Swept, curves: Curves, machine: Device, out: RecordedOutput) ->
         from seqgen.cli.shell.pictures import draw_lines
 
         draw_lines(place, series(records), "parameters", "bits/char")
+
+
+def _job(cell: SweepCell) -> str:
+    """Write the command that trains one model of the sweep."""
+    own = {
+        "--models": cell.architecture,
+        "--parameters": str(cell.target_parameters),
+        "--seeds": str(cell.seed),
+    }
+    return rewrite_command(own)
 
 
 def _trained(asked: Sweep, out: Output) -> Iterable[SweepRecord]:

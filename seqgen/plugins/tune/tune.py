@@ -15,6 +15,7 @@ from seqgen.engines.precision import choose_device
 from seqgen.errors import Interrupted, SeqgenError, UsageError, first_line, ran_out_of_memory
 from seqgen.files import write_bytes
 from seqgen.interrupts import ending_as_ctrl_c
+from seqgen.plugins.tune.storage import StudyStorage
 from seqgen.plugins.tune.study import (
     BEST,
     MODEL,
@@ -131,7 +132,7 @@ class Tuning(RunRequest):
             architecture suggests.
         sampler: "tpe" or "random".
         budget: of each trial: `minutes` or `steps`.
-        name: of the study.
+        storage: where the study is kept.
         seed: of what is tried and of all trainings.
         report: takes events of preparing.
     """
@@ -140,7 +141,7 @@ class Tuning(RunRequest):
     searched: Mapping[str, Dimension] = field(default_factory=dict)
     sampler: str = "tpe"
     budget: Mapping[str, Any]
-    name: str
+    storage: StudyStorage
     seed: int
     report: Report = lambda event: None
 
@@ -184,13 +185,13 @@ class Tuning(RunRequest):
     def study(self) -> Study:
         """Study of the search, created or continued."""
         facts = {"seed": self.seed, "budget": dict(self.budget)}
-        return Study.open(self.name, self._about(), facts)
+        return Study.open(self.storage, self._about(), facts)
 
     def _about(self) -> dict[str, Any]:
         """List the facts that must stay the same when a study continues, by their description."""
         plans = self._plans
         return {
-            "data": [digest_of(path) for path in text_files([*self.data, *self.targets])],
+            "data": [digest_of(path) for path in self._files],
             "architectures": list(plans),
             "settings": {
                 "config": dict(self.config),
@@ -201,6 +202,12 @@ class Tuning(RunRequest):
             "samplers": self.sampler,
             "budgets of a trial": dict(self.budget),
         }
+
+    @property
+    def _files(self) -> tuple[Path, ...]:
+        """All files of the data, as it is read."""
+        as_text = next(iter(self._plans.values())).data.as_text
+        return text_files([*self.data, *self.targets], as_text)
 
     @cached_property
     def _plans(self) -> dict[str, Plan]:
@@ -399,8 +406,8 @@ class Tuning(RunRequest):
             importance=study.importance(list(self.space)),
             recipe_val_loss=next((r.val_loss for r in whole if r.trial == 0), None),
             trials=len(records),
-            name=study.name,
-            path=str(study.folder),
+            name=study.storage.name,
+            path=study.storage.place,
             config=str(path),
         )
 

@@ -13,6 +13,7 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.plugins.tune import tune as tuning
+from seqgen.plugins.tune.storage import LocalStorage
 from seqgen.plugins.tune.study import RECORD, Study, TrialRecord, suggested_space
 from seqgen.settings import Choices, Span
 
@@ -37,7 +38,9 @@ def text(tmp_path):
 
 
 def a_study(name="s", sampler="random", seed=3):
-    return Study.open(name, {"samplers": sampler}, {"seed": seed, "budget": {"steps": 10}})
+    return Study.open(
+        LocalStorage(name), {"samplers": sampler}, {"seed": seed, "budget": {"steps": 10}}
+    )
 
 
 def ended(trial, loss, stopped="steps"):
@@ -262,6 +265,20 @@ def test_ctrl_c_is_one_line_and_the_trial_is_tried_again(capsys, text, monkeypat
     after = records(capsys, *asked, "--trials", "2")
     assert after[0] == first
     assert [record.get("trial") for record in after] == [0, 1, None]
+
+
+@pytest.mark.slow
+def test_a_folder_is_read_as_text_where_that_is_asked(capsys, tmp_path):
+    """A folder whose only text is records: the hashes of the study are of what is trained on."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "page.html").write_text("<p>the cat sat on the mat</p>\n" * 40)
+    (folder / "b.jsonl").write_text('{"text": "the dog sat on the log"}\n' * 40)
+    asked = ("tune", folder, "--as-text", *TWO, *SMALL)
+    before = records(capsys, *asked, "--trials", "1")
+    assert records(capsys, *asked, "--trials", "2")[0] == before[0]
+    (folder / "b.jsonl").write_text("changed\n" * 40)
+    assert "was begun with other data" in refusal(capsys, *asked, "--trials", "3")
 
 
 @pytest.mark.slow
