@@ -69,7 +69,6 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "residual": {"residual": True, "num_layers": 3},
         "tied": {"tie_weights": True},
         "narrow": {"embedding_size": 5, "num_layers": 1},
-        "spelled": {"input": "char-cnn", "char_filters": 2, "embedding_size": 5, "char_widths": 3},
     },
     "gru": {
         "after": {"reset": "after"},
@@ -122,6 +121,9 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "linear": {"context_size": 5, "hidden_size": 0, "direct": True},
     },
 }
+if has_plugin("labels"):
+    spelled = {"input": "char-cnn", "char_filters": 2, "embedding_size": 5, "char_widths": 3}
+    VARIANTS["rnn"]["spelled"] = spelled
 
 # Forms of a cell that the models around it do not see, for the tests of cells alone.
 FORMS: dict[str, dict[str, dict[str, Any]]] = {

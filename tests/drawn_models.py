@@ -14,7 +14,6 @@ from torch import Tensor
 from seqgen import registry
 from seqgen.engines.memory_limit import parameter_count
 from seqgen.models.base import LanguageModel
-from seqgen.models.recurrent.char_cnn import SpelledEmbedding
 from seqgen.tasks.language_modeling import LANGUAGE_MODELING
 
 LENGTH = 11  # more than the window of the drawn transformers
@@ -49,7 +48,7 @@ def drawn_model(data: st.DataObject, architecture: str) -> LanguageModel:
 
 def spell(model: LanguageModel) -> None:
     """Give a model that reads the characters of words some words."""
-    if isinstance(getattr(model, "embedding", None), SpelledEmbedding):
+    if hasattr(getattr(model, "embedding", None), "spell"):
         model.spell([letter * 3 for letter in "abcdefghi"[: model.vocab_size]], False)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import numpy as np
 import torch
 from architectures import ids
@@ -95,3 +98,12 @@ def both_ways(text, name, stops, **more):
     assert (part.steps, part.tokens) == (whole.steps, whole.tokens)
     assert part.val_loss == whole.val_loss
     assert_same(store.find("whole"), StoredModel(place))
+
+
+def write_few_words(path: Path) -> Path:
+    """Write a text of few words, the same each time."""
+    draw = random.Random(0)
+    words = ("so", "it", "goes", "on", "and", "ends")
+    lines = (" ".join(draw.choices(words, k=draw.randint(1, 4))) for _ in range(30))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path

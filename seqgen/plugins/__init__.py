@@ -19,6 +19,7 @@ BROUGHT = {
         "classifier",
         "tagger",
         "wordpiece",
+        "char-cnn",
     ),
     "more_cells": (
         "ugrnn",

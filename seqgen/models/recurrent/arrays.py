@@ -18,7 +18,6 @@ from seqgen.models.arrays import NeuralArrays
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.cells.equation import Parts
 from seqgen.models.recurrent.equations import RecurrentStack, RecurrentState
-from seqgen.models.recurrent.spelling import CharCNNPiece
 
 if TYPE_CHECKING:
     from seqgen.models.recurrent.settings import RecurrentConfig
@@ -40,11 +39,11 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
 
     def __init__(self, config: RecurrentConfig, weights: Weights) -> None:
         self.config, self.weights = config, weights
+        pieces = self.pieces(config)
         self.vectors = weights.get("embedding.weight")
         if config.input == "char-cnn":
-            self.vectors = CharCNNPiece(config).table(weights.part("embedding"))
+            self.vectors = pieces["embedding"].table(weights.part("embedding"))
         first = ArrayLayer.one_hot if self.vectors is None else self.vectors
-        pieces = self.pieces(config)
         lowest, *others = pieces["layers"].items
         layers = Stack([replace(lowest, inputs=first), *others])
         fill_over_arrays(self, {**pieces, "embedding": None, "layers": layers}, weights)

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from seqgen import hooks
 from seqgen.engines.ops import Leaf, Ops
 from seqgen.engines.parts import (
     DropoutPiece,
@@ -23,7 +24,6 @@ from seqgen.models.memory.pointer import Pointer
 from seqgen.models.memory.recent import RecentPositions
 from seqgen.models.recurrent.array_layer import ArrayLayer
 from seqgen.models.recurrent.cells.equation import Equation, Parts, scale_and_shift
-from seqgen.models.recurrent.spelling import CharCNNPiece
 from seqgen.models.state import State
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class RecurrentStack(HiddenStateModel):
         equations, shares = config.equations(), config.dropout_shares
         size, embedding = equations[-1].sizes[0], None
         if config.input == "char-cnn":
-            embedding = CharCNNPiece(config)
+            embedding = hooks.load_method("input", "char-cnn", "input=char-cnn")(config)
         elif config.input != "onehot":
             embedding = Table(config.vocab_size, config.input_size)
         norms = [FeatureNorm(one.sizes[0]) for one in equations if config.norms == "output"]

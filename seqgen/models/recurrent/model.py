@@ -20,7 +20,6 @@ from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.recurrent.arrays import RecurrentArrays
 from seqgen.models.recurrent.cell import Cell, LayerState
-from seqgen.models.recurrent.char_cnn import SpelledEmbedding
 from seqgen.models.recurrent.equations import RecurrentStack, RecurrentState
 from seqgen.settings import require
 
@@ -62,8 +61,6 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
         pieces = self.pieces(config)
         if shares is not None:
             pieces |= {"embedding": ModulePiece(shares.embedding), "head": ModulePiece(shares.head)}
-        elif config.input == "char-cnn":
-            pieces["embedding"] = ModulePiece(SpelledEmbedding(config))
         super().__init__(config, pieces if predicts else {**pieces, "head": None})
         self.word_dropout = WordDropout(config.word_dropout, config.vocab_size)
         if config.tie_weights and self.head:
@@ -73,7 +70,7 @@ class RecurrentLM(RecurrentStack, ArraySteps, NeuralLanguageModel):
                 setattr(layer, own, getattr(self.head, name))
 
     def spell(self, words: Iterable[str], spelled_out: bool) -> None:
-        if isinstance(self.embedding, SpelledEmbedding):
+        if self.config.input == "char-cnn":
             require(not spelled_out, "input=char-cnn is for words; these tokens are characters")
             self.embedding.spell(words)
 

@@ -16,5 +16,6 @@ PLUGIN = Plugin(
         "task:BIDIRECTIONAL",
     ),
     tokenizers={"wordpiece": "wordpiece:WordPieceTokenizer"},
+    methods={"input": {"char-cnn": "models.char_cnn_piece:CharCNNPiece"}},
     options={"recipe": "options:FeatureFlags"},
 )

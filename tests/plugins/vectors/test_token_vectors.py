@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 from seqgen.cli import run
 from seqgen.plugins.vectors.words import load_vectors
@@ -109,6 +109,7 @@ def test_what_has_no_meaning_is_refused(model, capsys):
         assert "line 1 has 4,001 tokens, and m reads at most" in capsys.readouterr().err
 
 
+@needs("labels")
 @pytest.mark.parametrize(("kind", "layers"), [("bert", 2), ("elmo", 3)])
 def test_layers_of_networks_that_write_nothing(kind, layers, tmp_path, capsys):
     text, lines = tmp_path / "text.txt", tmp_path / "lines.txt"

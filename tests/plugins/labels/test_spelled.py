@@ -12,8 +12,8 @@ from helpers_cli import records, refusal
 
 from seqgen.cli import run
 from seqgen.models.recurrent.cells.gru import GRUConfig
-from seqgen.models.recurrent.char_cnn import BEGIN, BYTES, END, SpelledEmbedding
 from seqgen.models.recurrent.model import RecurrentLM
+from seqgen.plugins.labels.models.char_cnn import BEGIN, BYTES, END, SpelledEmbedding
 from seqgen.store.loading import load
 
 SETTINGS = {

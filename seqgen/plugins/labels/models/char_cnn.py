@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqgen.engines.tensor_ops import TensorOps
 from seqgen.models.array_steps import CachedValue
-from seqgen.models.recurrent.spelling import (
+from seqgen.plugins.labels.models.spelling import (
     AT_ONCE,
     BEGIN,
     BYTES,
