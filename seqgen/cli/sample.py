@@ -95,12 +95,15 @@ def sample(
     raw = writing.is_raw(sampling.num_samples)
     if raw and not sampling.of_source.shows_something:
         _put_one(writing, writing.texts[0], sampling)
-        return
-    from seqgen.generation.sample import sample as write
+    else:
+        from seqgen.generation.sample import sample as write
 
-    several = sampling.num_samples > 1
-    records = write(writing.loaded, writing.texts, sampling)
-    writing.put(records, raw, "sample", lambda r: f", sample {r.sample}" if several else "")
+        several = sampling.num_samples > 1
+        records = write(writing.loaded, writing.texts, sampling)
+        writing.put(records, raw, "sample", lambda r: f", sample {r.sample}" if several else "")
+    for filters in sampling.added_filters:
+        if out.explains and (said := filters.describe()) is not None:
+            out.notice(said)
 
 
 def _converse(writing: TextWriter, sampling: SampleOptions) -> None:

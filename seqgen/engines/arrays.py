@@ -74,6 +74,11 @@ class Affine:
         self._ways = _Settings.products
         self._made: dict[Way, ArrayMap] = {}
 
+    @property
+    def is_row_by_row(self) -> bool:
+        """Whether the compiled library computes rows, each the same whatever is beside it."""
+        return bool(self.quantized) or self._ways == Products()
+
     def __call__(self, *parts: np.ndarray) -> np.ndarray:
         """Return W x + b (..., O), x being the `parts` (..., I_1) ... side by side."""
         x = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)

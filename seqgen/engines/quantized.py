@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -37,6 +38,8 @@ class QuantizedMap:
         weight: W (O, I).
         bias: b (O,), or none.
     """
+
+    is_row_by_row: ClassVar[bool] = True
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.outputs = len(weight)

@@ -118,6 +118,10 @@ class FilterOptions(Options):
         """
         return None
 
+    def describe(self) -> str | None:
+        """Say for `--verbose` what the options did to the texts written; only for `sample`."""
+        return None
+
 
 class WordFilter(Options):
     """Options of a plugin that restrict the words for a blank ("fill")."""

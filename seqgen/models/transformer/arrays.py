@@ -116,15 +116,33 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
             for row, start in enumerate(state.starts):
                 block[row, :, :start] = 0  # which NumPy multiplies by nothing
         of_each = [
-            (row, start, slot)
-            for row, start in enumerate(state.starts)
-            for slot in range(start, longest)
+            (row, slot) for row, start in enumerate(state.starts) for slot in range(start, longest)
         ]
-        rows, starts, slots = map(list, zip(*of_each, strict=True))
-        places = np.array(slots) - starts
-        x, rotation = self.embedded(ids[rows, slots][:, None], places[:, None])
-        features = self._run(x, rotation, state, (rows, starts, [slot + 1 for slot in slots]))
+        rows, slots = map(list, zip(*of_each, strict=True))
+        features = self.read_slots(ids[rows, slots], rows, slots, state)
         return self.head(features[np.cumsum(lengths) - 1])[:, 0], state
+
+    def read_slots(
+        self, ids: np.ndarray, rows: Sequence[int], slots: Sequence[int], state: KVCache
+    ) -> np.ndarray:
+        """Compute features (N, 1, H) of tokens (N,), to the bits of reading them one by one.
+
+        The program must be there; the cache is written in place.
+
+        Args:
+            ids: the tokens, those of a row in order.
+            rows: the row of each.
+            slots: the slot of each, which the cache has.
+            state: the cache.
+        """
+        starts = [state.starts[row] for row in rows]
+        x, rotation = self.embedded(ids[:, None], (np.array(slots) - starts)[:, None])
+        return self._run(x, rotation, state, (rows, starts, [slot + 1 for slot in slots]))
+
+    @property
+    def is_row_by_row(self) -> bool:
+        """Whether `read_slots` and the head give the bits of reading tokens one by one."""
+        return self.most_together > 0 and self.head.is_row_by_row
 
     @functools.cached_property
     def program(self) -> Program | None:

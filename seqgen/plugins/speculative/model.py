@@ -1,0 +1,367 @@
+"""Transformer that reads guessed tokens ahead, and answers steps from what it has read.
+
+One token takes a transformer about as long to read as a few, since all of its matrices pass through
+the processor either way. So whenever a token must be read, tokens that are guessed to follow it are
+read with it (Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding";
+Saxena 2023, "Prompt Lookup Decoding"). As long as the tokens that the caller then draws are those
+guessed, the logits after them are there already.
+
+Nothing is drawn here. The caller draws from the same logits, bit for bit, as without guesses, so
+that the text is the same, where the algorithms above keep its distribution only. For that, several
+tokens must be read to the bits of reading them one by one (`TransformerArrays.read_slots`).
+
+All rows of a batch are at the same step, so that a slot of the key-value cache is the same step in
+every row. Guesses of a row take the slots after the newest one, and wrong ones are overwritten.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seqgen.engines.ops import Leaf, ops_of
+from seqgen.errors import UsageError
+from seqgen.models.inference import InferenceModel
+from seqgen.models.state import Rows, State
+from seqgen.models.transformer.arrays import TransformerArrays
+
+if TYPE_CHECKING:
+    from seqgen.models.transformer.kv_cache import KVCache
+    from seqgen.plugins.speculative.drafters import Drafter
+    from seqgen.store.loaded import LoadedModel
+
+# Tokens that a draft model guesses at most.
+MOST_DRAFTED = 8
+# How much of a rate of right guesses, or of a time, each new one replaces.
+NEW = 1 / 8
+# What a guess is taken to cost beside a token of its own, and to be right, before any was read.
+COST, RATE = 0.2, 0.5
+# After so many reads without a guess its cost is taken to be unknown again.
+FORGOTTEN = 32
+
+
+@dataclass
+class Counts:
+    """Guessed tokens, over all texts.
+
+    Attributes:
+        read: those that were read ahead.
+        kept: those of them that were drawn.
+    """
+
+    read: int = 0
+    kept: int = 0
+
+
+class Costs:
+    """Time of a read by its number of tokens, measured as texts are written.
+
+    It decides how many tokens are guessed, and so the speed, but nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}
+        self._single = 0  # reads of the fewest tokens since one of more
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """Add a measurement; what took longer than before may have been disturbed."""
+        before = self._seconds.get(tokens, seconds)
+        more = min(seconds, 2 * before) - before
+        self._seconds[tokens] = before + more * (NEW if more > 0 else 1 / 2)
+        self._single = self._single + 1 if tokens == min(self._seconds) else 0
+        if self._single == FORGOTTEN and len(self._seconds) > 1:
+            del self._seconds[max(self._seconds)]
+            self._single = 0
+
+    def of_one_more(self) -> float:
+        """Estimate the time of one more token, where one token alone takes 1."""
+        fewest, most = min(self._seconds, default=1), max(self._seconds, default=1)
+        if fewest == most:
+            return COST
+        each = (self._seconds[most] - self._seconds[fewest]) / (most - fewest)
+        alone = self._seconds[fewest] - (fewest - 1) * each
+        return min(max(each / alone, 0.02), 1.0) if alone > 0 else 1.0
+
+
+@dataclass
+class RowAhead:
+    """What one row has read ahead, and how often its guesses are right.
+
+    Attributes:
+        ahead: guessed tokens, each with the logits (V,) after it.
+        expected: the token guessed next, and the grounds of the guess.
+        rates: of right guesses, by their grounds.
+    """
+
+    ahead: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    expected: tuple[int, Hashable] | None = None
+    rates: dict[Hashable, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Chance that the next guess is right; 0 without a guess."""
+        return 0.0 if self.expected is None else self.rates.get(self.expected[1], RATE)
+
+    def take(self, token: int) -> np.ndarray | None:
+        """Take the next token; return the logits after it, or None if it must be read."""
+        if self.expected is not None:
+            guess, grounds = self.expected
+            self.rates[grounds] = self.rate + NEW * ((guess == token) - self.rate)
+        if self.ahead and self.ahead[0][0] == token:
+            return self.ahead.pop(0)[1]
+        self.ahead = []
+        return None
+
+    def copy(self) -> RowAhead:
+        """Copy it."""
+        return RowAhead(list(self.ahead), self.expected, dict(self.rates))
+
+
+@dataclass
+class AheadState(State):
+    """State of a transformer that reads ahead.
+
+    Attributes:
+        cache: after the tokens that were drawn; what was read ahead is in the slots after them.
+        drafts: the drafter's.
+        rows: what each row has read ahead.
+    """
+
+    cache: KVCache
+    drafts: State
+    rows: list[RowAhead]
+
+    @property
+    def reach(self) -> int:
+        """Number of slots after the newest that are in use."""
+        return max((len(row.ahead) for row in self.rows), default=0)
+
+    def without_ahead(self) -> AheadState:
+        """Forget what was read ahead."""
+        for row in self.rows:
+            row.ahead = []
+        return self
+
+    def select(self, rows: Rows) -> AheadState:
+        rows = list(rows)
+        if rows != sorted(set(rows)):  # copies share the slots before the newest, and none after
+            self.without_ahead()
+        reach = self.reach
+        self.cache.end += reach
+        cache = self.cache.select(rows)
+        cache.end -= reach
+        return AheadState(cache, self.drafts.select(rows), [self.rows[row].copy() for row in rows])
+
+    def copy(self) -> AheadState:
+        copies = [row.copy() for row in self.rows]
+        return AheadState(self.cache.copy(), self.drafts.copy(), copies)
+
+    @classmethod
+    def cat(cls, states: Sequence[AheadState]) -> AheadState:
+        states = [state.without_ahead() for state in states]
+        caches, drafts = [state.cache for state in states], [state.drafts for state in states]
+        rows = [row for state in states for row in state.rows]
+        return cls(type(caches[0]).cat(caches), type(drafts[0]).cat(drafts), rows)
+
+
+class ModelReadingAhead(InferenceModel):
+    """Transformer that reads ahead what a drafter guesses.
+
+    Args:
+        model: the transformer, over arrays or in torch.
+        reader: the same over arrays.
+        drafter: guesses.
+        most: guesses at a time, at most.
+        counts: of guesses.
+    """
+
+    def __init__(
+        self,
+        model: InferenceModel,
+        reader: TransformerArrays,
+        drafter: Drafter,
+        most: int,
+        counts: Counts,
+    ) -> None:
+        self.model, self.reader, self.drafter = model, reader, drafter
+        self.most, self.counts, self.costs = most, counts, Costs()
+        self.config, self.window = model.config, model.window
+
+    @property
+    def precision(self) -> str:
+        return self.model.precision
+
+    @property
+    def most_together(self) -> int:
+        return self.model.most_together
+
+    def parameter_count(self) -> int:
+        return self.model.parameter_count()
+
+    def ids(self, ids: np.ndarray) -> Leaf:
+        return self.model.ids(ids)
+
+    def start(self, batch: int, stride: int | None = None) -> AheadState:
+        rows = [RowAhead() for _ in range(batch)]
+        return AheadState(self.model.start(batch, stride), self.drafter.start(batch), rows)
+
+    def __call__(
+        self, tokens: Leaf, state: AheadState | None = None, last: int | None = None
+    ) -> tuple[Leaf, AheadState | None]:
+        if state is None:
+            return self.model(tokens, None, last)
+        logits, cache = self.model(tokens, state.cache, last)
+        drafts = self.drafter.read(ops_of(tokens).array(tokens), state.drafts)
+        return logits, self._expecting(AheadState(cache, drafts, state.without_ahead().rows))
+
+    def read_together(self, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, AheadState]:
+        logits, cache = self.model.read_together(prompts)
+        one = [self.drafter.read(np.array([ids]), self.drafter.start(1)) for ids in prompts]
+        rows = [RowAhead() for _ in prompts]
+        return logits, self._expecting(AheadState(cache, type(one[0]).cat(one), rows))
+
+    def step(self, tokens: Sequence[int], state: AheadState) -> tuple[np.ndarray, AheadState]:
+        found = [row.take(token) for row, token in zip(state.rows, tokens, strict=True)]
+        unread = [row for row, logits in enumerate(found) if logits is None]
+        self.counts.kept += len(found) - len(unread)
+        state.drafts = self.drafter.read(np.array(tokens)[:, None], state.drafts)
+        self._expecting(state)
+        room = [self.window - state.cache.length(row) for row in range(len(tokens))]
+        if 0 in room:  # a full row begins its window anew; what others have read ahead stays
+            logits, state.cache = self.model.step(tokens, state.cache)
+            return logits, state
+        began = time.perf_counter()
+        guesses = self._guesses(unread, room, state)
+        pieces = {row: [tokens[row], *guesses[row]] for row in unread}
+        if len(unread) == len(tokens) and not any(guesses):
+            logits, state.cache = self.model.step(tokens, state.cache)
+        else:
+            logits = self._read(tokens, pieces, found, state)
+        if unread:
+            self.costs.note(sum(map(len, pieces.values())), time.perf_counter() - began)
+        return logits, state
+
+    def _expecting(self, state: AheadState) -> AheadState:
+        """Note the next guess of every row."""
+        guesses = self.drafter.guess([1] * len(state.rows), state.drafts)
+        every = zip(state.rows, guesses, self.drafter.grounds(state.drafts), strict=True)
+        for row, guess, grounds in every:
+            row.expected = (guess[0], grounds) if guess else None
+        return state
+
+    def _guesses(
+        self, unread: Sequence[int], room: Sequence[int], state: AheadState
+    ) -> list[list[int]]:
+        """Guess as many tokens for each unread row as are worth their time.
+
+        `room` says how many tokens each row can still read, its next one included.
+        """
+        rates, cost = [row.rate for row in state.rows], self.costs.of_one_more()
+        every, counts = math.prod(rates), [0] * len(rates)
+        for row in unread:
+            most = min(room[row] - 1, self.most)
+            counts[row] = worthwhile(rates[row], every, cost, most)
+        if not any(counts):
+            return [[] for _ in counts]
+        guesses = self.drafter.guess(counts, state.drafts)
+        self.counts.read += sum(map(len, guesses))
+        return guesses
+
+    def _read(
+        self,
+        tokens: Sequence[int],
+        pieces: Mapping[int, Sequence[int]],
+        found: list[np.ndarray | None],
+        state: AheadState,
+    ) -> np.ndarray:
+        """Read the next token of some rows and guesses after it; return the logits (B, V).
+
+        Args:
+            tokens: the next token of each row.
+            pieces: for some rows that token and the guesses.
+            found: the logits (V,) of the other rows.
+            state: is changed in place.
+        """
+        cache, reach = state.cache, state.reach
+        if not cache.is_of_arrays:
+            cache = state.cache = cache.as_arrays()
+        longest = max(map(len, pieces.values()), default=1)
+        cache.end += reach  # if the slots have to move, then with those read ahead
+        cache.append(np.zeros((len(tokens), longest), np.int64))
+        cache.end -= reach + longest
+        cache.append(np.array(tokens)[:, None])
+        if pieces:
+            rows = [row for row, ids in pieces.items() for _ in ids]
+            slots = [cache.end - 1 + place for ids in pieces.values() for place in range(len(ids))]
+            ids = np.concatenate([*pieces.values()])
+            features = self.reader.read_slots(ids, rows, slots, cache)
+            logits = self.reader.logits(features, ids[:, None], None)[:, 0]  # (N, V)
+            for row, own in zip(pieces, split(logits, map(len, pieces.values())), strict=True):
+                found[row] = own[0]
+                state.rows[row].ahead = [*zip(pieces[row][1:], own[1:], strict=True)]
+        return np.stack(found)
+
+
+def split(x: np.ndarray, lengths: Iterable[int]) -> Iterator[np.ndarray]:
+    """Split an array into pieces of some lengths."""
+    begin = 0
+    for length in lengths:
+        yield x[begin : begin + length]
+        begin += length
+
+
+def worthwhile(rate: float, every: float, cost: float, most: int) -> int:
+    """Compute how many guesses for a row are worth the time to read them.
+
+    A guess that is kept saves its own part of a later read, and all of that read if the guesses of
+    every row are kept. Guesses are added as long as that is more, for its time, than what the read
+    gives so far.
+
+    Args:
+        rate: chance that a guess of the row is right.
+        every: chance that those of all rows are.
+        cost: time of a token beside others, where one alone takes 1.
+        most: guesses at most.
+    """
+    tokens, seconds, count = 1.0, 1.0, 0
+    while count < most:
+        kept = rate ** (count + 1)
+        saved = (1 - cost) * every ** (count + 1) + cost * kept
+        if saved * seconds < cost * tokens:
+            break
+        tokens, seconds, count = tokens + kept, seconds + cost, count + 1
+    return count
+
+
+def reading_ahead(
+    loaded: LoadedModel, flag: str, drafter: Drafter, most: int | None, counts: Counts
+) -> LoadedModel:
+    """Make a model read ahead what a drafter guesses.
+
+    Args:
+        loaded: the model.
+        flag: what asks for it, for messages.
+        drafter: guesses.
+        most: guesses at a time, at most; None for `MOST_DRAFTED`.
+        counts: of guesses.
+
+    Raises:
+        UsageError: reading several tokens would give other bits than one after the other.
+    """
+    model = reader = loaded.model
+    if hasattr(model, "over_arrays"):
+        reader = model.over_arrays() if model.suits_arrays() else None
+    exact = isinstance(reader, TransformerArrays) and reader.is_row_by_row
+    if not exact or loaded.conditioning.is_source:
+        raise UsageError(
+            f"{flag} is for transformers of text in float32, int8 or int4, on a CPU with the "
+            f"compiled kernels: they read several tokens exactly as one by one. {loaded.name} is "
+            "no such model here"
+        )
+    ahead = ModelReadingAhead(model, reader, drafter, most or MOST_DRAFTED, counts)
+    return replace(loaded, model=ahead)

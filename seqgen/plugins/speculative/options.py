@@ -1,0 +1,58 @@
+"""Options of `sample` that guess tokens and read them ahead."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from seqgen.settings.filters import FilterOptions
+from seqgen.settings.options import Panel
+from seqgen.settings.setting import OptionRule, setting
+
+if TYPE_CHECKING:
+    from seqgen.plugins.speculative.model import Counts
+
+# More tokens than these are never read in one piece.
+MOST_AHEAD = 63
+WRITES_NOTHING = OptionRule(("--suggest",), "{other} writes no text, so it takes no {flag}")
+
+
+class ReadingAhead(FilterOptions, panel=Panel.MACHINE):
+    """Guesses of the next tokens, which change the speed and never the text."""
+
+    lookup: int | None = setting(
+        "Guess that the last tokens go on as they did before, in the prompt or the text, and read "
+        "up to N guessed tokens at once. Faster for texts that repeat themselves; the text stays "
+        "the same.",
+        low=1,
+        high=MOST_AHEAD,
+        conflicts=("--draft", WRITES_NOTHING),
+    )
+    draft: str | None = setting(
+        "The same with the guesses of this smaller model, which has the same tokenizer.",
+        metavar="MODEL",
+        completes="models",
+        conflicts=WRITES_NOTHING,
+    )
+
+    def prepare(self, loaded: Any) -> Any:
+        if self.lookup is None and self.draft is None:
+            return loaded
+        from seqgen.plugins.speculative.drafters import LookupDrafter, model_drafter
+        from seqgen.plugins.speculative.model import reading_ahead
+
+        flag = "--draft" if self.lookup is None else "--lookup"
+        drafter = LookupDrafter() if self.lookup else model_drafter(loaded, self.draft)
+        return reading_ahead(loaded, flag, drafter, self.lookup, self.counts)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Counts of guessed tokens, of all texts together."""
+        from seqgen.plugins.speculative.model import Counts
+
+        return Counts()
+
+    def describe(self) -> str | None:
+        if self.lookup is None and self.draft is None:
+            return None
+        return f"guessed tokens: {self.counts.kept:,} kept of {self.counts.read:,} read ahead"

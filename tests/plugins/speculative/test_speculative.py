@@ -1,0 +1,269 @@
+"""Reading ahead: the same texts as without, to the last bit; what is guessed, and how many."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from helpers_cli import needs, records, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqgen.cli import run
+from seqgen.engines.native.library import library
+from seqgen.generation.sample import sample, stream
+from seqgen.plugins.speculative import model as ahead
+from seqgen.plugins.speculative.drafters import LENGTHS, LookupDrafter, NgramIndex
+from seqgen.plugins.speculative.model import Costs, worthwhile
+from seqgen.settings.generation import SampleOptions
+from seqgen.store.loading import Work, load
+
+compiled = pytest.mark.skipif(library() is None, reason="without the compiled library")
+
+TEXT = "".join(f"{n}. the cat sat on mat {n % 7}, and the dog sat by it\n" for n in range(150))
+TRAIN = ("--steps", "60", "--batch-size", "8", "--val", "none", "--seed", "1", "--quiet")
+TRANSFORMER = ("--model", "transformer", "--heads", "2", "--layers", "2", "--hidden-size", "16")
+PROMPTS = [TEXT[:40], "1", "the dog sat on the mat, the dog", "", TEXT[30:33], "a\nb\na\nb\na"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory):
+    """Train the models: two transformers, two smaller models, and one with other tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("SEQGEN_HOME", str(folder))
+        file = folder / "text.txt"
+        file.write_text(TEXT)
+        for name, more in {
+            "m": (*TRANSFORMER, "--seq-len", "24"),
+            "learned": (*TRANSFORMER, "--seq-len", "64", "--set", "positions=learned"),
+            "lstm": ("--model", "lstm", "--hidden-size", "16", "--seq-len", "24"),
+            "backward": ("--model", "lstm", "--hidden-size", "8", "--direction", "backward"),
+            "bytes": ("--model", "lstm", "--hidden-size", "8", "--tokenizer", "byte"),
+        }.items():
+            assert run(["train", str(file), "--name", name, *more, *TRAIN]) == 0
+        grams = ("--model", "ngram", "--order", "4", "--val", "none", "--quiet")
+        assert run(["train", str(file), "--name", "grams", *grams]) == 0
+        yield
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Guess as many tokens as are allowed, whatever they cost."""
+    monkeypatch.setattr(Costs, "of_one_more", lambda self: 0.0)
+
+
+def loaded_in(precision, name="m"):
+    """Load a model over arrays, or in PyTorch if it has a precision."""
+    return load(name, "cpu", precision, work=Work() if precision == "auto" else None)
+
+
+def texts(loaded, prompts=PROMPTS, **options):
+    """Return the records of sampled texts, and the counts of guessed tokens."""
+    options = SampleOptions.of(**{"max_tokens": 60, "seed": 3, **options})
+    found = [dataclasses.asdict(record) for record in sample(loaded, prompts, options)]
+    counts = [each.counts for each in options.added_filters if hasattr(each, "counts")]
+    return found, counts[0]
+
+
+# ---- the same texts ----
+
+
+@compiled
+@pytest.mark.parametrize("guessing", [{"lookup": 5}, {"draft": "lstm"}, {"draft": "grams"}])
+@pytest.mark.parametrize("temperature", [0, 0.7, 1.5])
+@pytest.mark.parametrize("batch_size", [1, 16])
+@pytest.mark.parametrize("precision", ["auto", "int8"])
+def test_texts_and_logprobs_are_the_same(precision, batch_size, temperature, guessing, always):
+    loaded, prompts = loaded_in(precision), PROMPTS * 3
+    about = {"temperature": temperature, "batch_size": batch_size}
+    plain, _ = texts(loaded, prompts, **about)
+    found, counts = texts(loaded, prompts, **about, **guessing)
+    assert found == plain
+    assert 0 < counts.kept < counts.read
+
+
+@compiled
+@pytest.mark.parametrize("precision", ["float32", "int4"])
+@pytest.mark.parametrize("name", ["m", "learned"])
+def test_other_precisions_and_positions(precision, name, always):
+    loaded = loaded_in(precision, name)
+    plain, _ = texts(loaded, temperature=0.7, num_samples=3)
+    found, counts = texts(loaded, temperature=0.7, num_samples=3, lookup=9)
+    assert found == plain and counts.kept
+
+
+FILTERS = [
+    {"top_k": 3, "top_p": 0.8, "min_p": 0.01},
+    {"repetition_penalty": 1.3, "presence_penalty": 0.2, "frequency_penalty": 0.1},
+    {"no_repeat_ngram": 4, "ban": ("cat",), "force": "the ", "min_tokens": 20},
+    {"stop": ("sat on", "\n"), "num_samples": 5, "best_of": 2},
+    {"dry_multiplier": 0.8, "xtc_probability": 0.5, "xtc_threshold": 0.05, "top_n_sigma": 2.0},
+    {"pattern": r"([a-z ]+\d*, )*\."},
+]
+
+
+@compiled
+@needs("samplers", "patterns")
+@pytest.mark.parametrize("filters", FILTERS)
+def test_filters_and_stop_strings_see_the_same(filters, always):
+    loaded = loaded_in("auto")
+    for temperature in (0.6, 1.2):
+        plain, _ = texts(loaded, temperature=temperature, **filters)
+        assert texts(loaded, temperature=temperature, lookup=6, **filters)[0] == plain
+
+
+@compiled
+def test_a_full_window_begins_anew(always):
+    """Rows come to the end of their window (24) at different steps, and several times."""
+    loaded, prompts = loaded_in("auto"), [TEXT[:n] for n in (1, 5, 5, 22, 23, 24, 25, 90)]
+    for precision in ("auto", "int8"):
+        loaded = loaded_in(precision)
+        plain, _ = texts(loaded, prompts, temperature=0.5, max_tokens=80)
+        found, counts = texts(loaded, prompts, temperature=0.5, max_tokens=80, lookup=12)
+        assert found == plain and counts.kept
+
+
+@compiled
+def test_measured_costs_change_no_text():
+    loaded = loaded_in("auto")
+    for seed in range(5):
+        plain, _ = texts(loaded, temperature=0.7, seed=seed)
+        assert texts(loaded, temperature=0.7, seed=seed, lookup=8)[0] == plain
+
+
+@compiled
+def test_a_stream_and_an_explanation_are_the_same(capsys, always):
+    loaded, options = loaded_in("auto"), {"seed": 1, "temperature": 0.5, "max_tokens": 50}
+    pieces = [
+        [*stream(loaded, PROMPTS[0], SampleOptions.of(**options, **more))]
+        for more in ({}, {"lookup": 4})
+    ]
+    assert pieces[0] == pieces[1]
+    command = ("sample", "the cat", "-m", "m", "--seed", "2", "--max-tokens", "12", "--explain")
+    assert records(capsys, *command) == records(capsys, *command, "--lookup", "3")
+
+
+@compiled
+def test_states_are_as_if_wrong_guesses_were_never_read(always):
+    """Drop, repeat, reorder, copy and join rows at random steps, beside the model itself."""
+    loaded = loaded_in("auto")
+    model, draws = loaded.model, np.random.default_rng(5)
+    reading = ahead.reading_ahead(loaded, "", LookupDrafter(), 7, ahead.Counts()).model
+    ids = np.array([loaded.ids(TEXT[:20]), loaded.ids(TEXT[40:60])])
+    states = [each(ids, each.start(2), last=1)[1] for each in (reading, model)]
+    rows = 2
+    for step in range(120):
+        # Mostly what repeats, so that some guesses are kept.
+        tokens = [int(ids[0, (step + row // 2) % 9]) for row in range(rows)]
+        if step % 7 == 3:
+            tokens = draws.integers(5, 20, rows).tolist()
+        logits, after = zip(
+            *(each.step(tokens, s) for each, s in zip((reading, model), states, strict=True)),
+            strict=True,
+        )
+        np.testing.assert_array_equal(*logits)
+        states = [*after]
+        if step % 5 == 4:
+            picked = draws.integers(0, rows, draws.integers(1, 5)).tolist()
+            picked = sorted(set(picked)) if step % 2 else picked
+            states, rows = [state.select(picked) for state in states], len(picked)
+        if step % 11 == 10:
+            kept = [state.copy() for state in states]
+            states = [type(a).cat([a, b]) for a, b in zip(states, kept, strict=True)]
+            rows *= 2
+            if rows > 6:
+                states, rows = [state.select(range(2)) for state in states], 2
+
+
+# ---- what is guessed ----
+
+
+@given(st.lists(st.integers(0, 2), max_size=40), st.integers(1, 9))
+def test_lookup_goes_on_after_the_longest_known_ngram(tokens, count):
+    index = NgramIndex()
+    index.push(tokens)
+    places = [
+        (n, end)
+        for n in LENGTHS
+        for end in range(n, len(tokens))
+        if tokens[end - n : end] == tokens[len(tokens) - n :]
+    ]
+    if not places:
+        assert index.length == 0
+        return
+    n = max(places)[0]
+    follows = max(end for length, end in places if length == n)
+    whole = list(tokens)
+    for place in range(follows, follows + count):
+        whole.append(whole[place])
+    assert (index.length, index.guess(count)) == (n, whole[len(tokens) :])
+
+
+@given(st.floats(0, 1), st.floats(0.01, 1), st.integers(0, 12))
+def test_as_many_guesses_as_give_most_tokens_for_their_time(rate, cost, most):
+    def speed(count):
+        return sum(rate**n for n in range(count + 1)) / (1 + cost * count)
+
+    best = max(map(speed, range(most + 1)))
+    assert speed(worthwhile(rate, rate, cost, most)) == pytest.approx(best, rel=1e-9)
+
+
+def test_beside_rows_that_must_be_read_anyway_no_guess_is_worth_its_time():
+    assert worthwhile(0.9, 0.0, 0.2, 8) == 0
+    assert worthwhile(0.95, 0.95**16, 0.2, 8) < worthwhile(0.95, 0.95, 0.2, 8)
+
+
+def test_costs_follow_what_is_measured():
+    costs = Costs()
+    assert costs.of_one_more() == ahead.COST
+    for _ in range(50):
+        costs.note(1, 1.0)
+        costs.note(5, 1.4)
+    assert costs.of_one_more() == pytest.approx(0.1)
+    costs.note(5, 1000.0)  # a disturbed one
+    assert costs.of_one_more() < 0.2
+    for _ in range(ahead.FORGOTTEN):
+        costs.note(1, 1.0)
+    assert costs.of_one_more() == ahead.COST  # after a while it is tried again
+
+
+# ---- the command ----
+
+
+@compiled
+def test_verbose_says_how_many_guesses_were_kept(capsys):
+    command = ("sample", PROMPTS[0], "-m", "m", "--seed", "1", "--greedy", "--max-tokens", "90")
+    plain = records(capsys, *command)
+    capsys.readouterr()
+    assert run([*command, "--lookup", "8", "--verbose", "--json"]) == 0
+    said = capsys.readouterr()
+    kept, read = map(int, re.search(r"(\d+) kept of (\d+) read ahead", said.err).groups())
+    assert 0 < kept <= read
+    assert records(capsys, *command, "--lookup", "8") == plain
+    assert run([*command, "--lookup", "8"]) == 0
+    assert "kept" not in capsys.readouterr().err
+
+
+def test_refusals_are_one_line(capsys):
+    command = ("sample", "a", "--max-tokens", "3", "-m")
+    for name in ("lstm", "grams", "m+lstm", "m:bytes"):
+        line = refusal(capsys, *command, name, "--lookup", "3")
+        assert "--lookup is for transformers of text" in line
+    assert "--draft is for" in refusal(capsys, *command, "lstm", "--draft", "grams")
+    assert "different tokenizers" in refusal(capsys, *command, "m", "--draft", "bytes")
+    assert "different directions" in refusal(capsys, *command, "m", "--draft", "backward")
+    assert "nobody" in refusal(capsys, *command, "m", "--draft", "nobody")
+    assert "not both" in refusal(capsys, *command, "m", "--draft", "lstm", "--lookup", "2")
+    assert "--suggest" in refusal(capsys, *command, "m", "--suggest", "2", "--lookup", "2")
+    for wrong in ("0", "-1", "64", "x", "1.5"):
+        assert "--lookup" in refusal(capsys, *command, "m", "--lookup", wrong)
+    assert "--lookup" in refusal(capsys, *command, "m", "--lookup", "2", "--precision", "bf16")
+    assert refusal(capsys, *command, "m", "--draft", "")
+
+
+def test_without_the_compiled_library_it_is_refused(capsys, monkeypatch):
+    from seqgen.models.transformer.arrays import TransformerArrays
+
+    monkeypatch.setattr(TransformerArrays, "program", None)
+    assert "compiled" in refusal(capsys, "sample", "a", "-m", "m", "--lookup", "2")
