@@ -15,11 +15,11 @@ import typer
 from seqgen import cli
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.help import CommandGroup, CommandWithHelp
-from seqgen.cli.shell.model_options import ExactMachine, FixedSeed, Threads
+from seqgen.cli.shell.model_options import ExactMachine, FixedSeed, Machine, ModelName, Threads
 from seqgen.cli.shell.output import Output, put, put_record
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.cli.shell.tables import byte_size, count, curve, duration, figure, percentage, put_table
-from seqgen.settings import MOST_RATE, require
+from seqgen.settings import MOST_RATE, REQUIRED, require
 from seqgen.settings.options import Options, Panel
 from seqgen.settings.setting import setting
 from seqgen.wording import plural
@@ -120,6 +120,57 @@ def _table(timings: list[Timing]) -> None:
         )
     names = "case", "baseline", "tokens/s", "baseline's", "ratio", "range", "of bandwidth limit"
     put_table(names, rows, left=2)
+
+
+class Guessed(Options, panel=Panel.MEASURED):
+    """What is written with guesses and without."""
+
+    prose: Path = setting("Text that prompts of prose are drawn from.", REQUIRED, reads="path")
+    prompts: int = setting("Number of prompts of each kind.", 10, low=1, panel=Panel.LENGTH)
+    most: int = setting("Number of guesses at a time, at most.", 8, low=1, panel=Panel.LENGTH)
+
+
+@app.command("guessing", cls=CommandWithHelp)
+@takes_options
+def guessing(
+    model: ModelName,
+    written: Written,
+    guessed: Guessed,
+    seed: FixedSeed,
+    machine: Machine,
+    out: Output,
+) -> None:
+    """Compare the writing speed of a transformer with and without guessed tokens (`--lookup`).
+
+    Prompts are pieces of Python files of the standard library, lists that begin again, and prose.
+    Texts with and without guesses alternate; the time to read the prompts is not counted.
+    """
+    import time
+
+    from seqgen.store.loading import Work, load
+
+    from .guessing import measure
+
+    clock = time.process_time if written.processor_time else time.perf_counter
+    work = Work(written=written.tokens)
+    loaded = load(model.model, machine.device, machine.precision, work=work)
+    rows, about = [], (written.tokens, guessed.prompts, seed.seed, guessed.most, clock)
+    for speed in measure(loaded, guessed.prose, *about):
+        _tell(speed, f"measured {speed.prompts}, temperature {speed.temperature}", out)
+        rows.append(
+            [
+                speed.prompts,
+                figure(speed.temperature, 1),
+                figure(speed.ratio, 2),
+                f"{figure(speed.least, 2)} to {figure(speed.most, 2)}",
+                figure(speed.guesses, 2),
+                percentage(speed.kept, 0),
+                "yes" if speed.same else "no",
+            ]
+        )
+    if not out.json:
+        names = ("prompts", "temperature", "ratio", "range", "guesses/token", "kept", "same texts")
+        put_table(names, rows, left=1)
 
 
 class Trained(Options, panel=Panel.MEASURED):

@@ -22,6 +22,7 @@ from make_kinds import RECIPES
 from places import STORED
 
 from seqgen.cli import run
+from seqgen.engines.native.library import library
 from seqgen.text.tokenizers import KINDS as OWN_TOKENIZERS
 
 GIGABYTE = 1 << 30
@@ -51,6 +52,8 @@ WORD_BY_WORD = {"elmo-tagger", *BOTH_SIDES, *WORDS}
 # Models whose tokens, joined, are the text that they read from left to right.
 BY_BYTES = OF_TEXT - {"lstm-backward", "ngram-words", "imported-arpa"}
 SAME_TOKENS = {"hawk", "window", "transformer", "adapter", "ngram", "hmm"}
+# Those that read guessed tokens ahead.
+READING_AHEAD = ATTENTIVE if library() is not None else set()
 # Tracing them for ONNX takes many seconds each, and has tests of its own in test_onnx.py.
 TRACED = {"lstm", "hawk", "transformer", "seq2seq-transformer"}
 TRACED |= {"imported-gpt2", "imported-marian"}
@@ -96,9 +99,13 @@ PLACES: dict[str, dict[str, str]] = {
 }
 OTHERWISE = {"source": "", "compared": f"--data {TEXT}", "briefly": "--passages 2"}
 
+# Flags of plugins that may not be there.
+FROM_PLUGINS = ("--dynamic", "dynamic"), ("--lookup", "speculative"), ("--draft", "speculative")
 ROWS: dict[str, set[str]] = {
     "tokenize {file} -m {model}": MODELS,
     "sample {source} -m {model} --max-tokens 5 --seed 3": LANGUAGE,
+    "sample {source} -m {model} --max-tokens 9 --seed 3 --lookup 4": READING_AHEAD,
+    "sample {source} -m {model} --max-tokens 9 --seed 3 --draft lstm": READING_AHEAD & SAME_TOKENS,
     "sample {source} -m {model}:bytes --max-tokens 5 --seed 3": BY_BYTES,
     "sample tea -m {model} --heal --max-tokens 5 --seed 3": BY_BYTES,
     "beam-search {source} -m {model} --max-tokens 5": LANGUAGE,
@@ -229,7 +236,7 @@ def test_every_command_answers_or_says_why_not(name, server, tmp_path):
         shutil.copytree(STORED / "kinds" / "models" / each, home / "models" / each)
     found = []
     for row, answering in installed(ROWS).items():
-        if "--dynamic" in row and not has_plugin("dynamic"):
+        if any(flag in row and not has_plugin(plugin) for flag, plugin in FROM_PLUGINS):
             continue
         if "--cache" in row and not has_plugin("cache"):
             continue

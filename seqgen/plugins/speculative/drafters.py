@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
 
 # Lengths of n-grams that are looked up, the longest first.
-LENGTHS = 12, 6, 4, 3, 2
+LENGTHS = 12, 6, 4, 3, 2, 1
 
 
 class Drafter(ABC):
@@ -49,7 +49,7 @@ class Drafter(ABC):
         """
 
 
-class NgramIndex:
+class TextLookup:
     """Tokens of one text, with the last occurrence of each n-gram.
 
     Attributes:
@@ -84,9 +84,9 @@ class NgramIndex:
             ids.append(ids[-period])
         return ids
 
-    def copy(self) -> NgramIndex:
+    def copy(self) -> TextLookup:
         """Copy it."""
-        copied = NgramIndex()
+        copied = TextLookup()
         copied.ids, copied._ends = list(self.ids), dict(self._ends)
         copied.length, copied.follows = self.length, self.follows
         return copied
@@ -96,7 +96,7 @@ class NgramIndex:
 class LookupState(State):
     """Texts that are looked up, one for each row."""
 
-    texts: list[NgramIndex] = field(default_factory=list)
+    texts: list[TextLookup] = field(default_factory=list)
 
     def select(self, rows: Rows) -> LookupState:
         rows = list(rows)
@@ -120,7 +120,7 @@ class LookupDrafter(Drafter):
     """
 
     def start(self, batch: int) -> LookupState:
-        return LookupState([NgramIndex() for _ in range(batch)])
+        return LookupState([TextLookup() for _ in range(batch)])
 
     def read(self, tokens: np.ndarray, state: LookupState) -> LookupState:
         for text, ids in zip(state.texts, tokens.tolist(), strict=True):

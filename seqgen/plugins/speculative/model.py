@@ -46,7 +46,7 @@ FORGOTTEN = 32
 
 
 @dataclass
-class Counts:
+class GuessCounts:
     """Guessed tokens, over all texts.
 
     Attributes:
@@ -58,7 +58,7 @@ class Counts:
     kept: int = 0
 
 
-class Costs:
+class ReadCosts:
     """Time of a read by its number of tokens, measured as texts are written.
 
     It decides how many tokens are guessed, and so the speed, but nothing else.
@@ -186,10 +186,10 @@ class ModelReadingAhead(InferenceModel):
         reader: TransformerArrays,
         drafter: Drafter,
         most: int,
-        counts: Counts,
+        counts: GuessCounts,
     ) -> None:
         self.model, self.reader, self.drafter = model, reader, drafter
-        self.most, self.counts, self.costs = most, counts, Costs()
+        self.most, self.counts, self.costs = most, counts, ReadCosts()
         self.config, self.window = model.config, model.window
 
     @property
@@ -339,7 +339,7 @@ def worthwhile(rate: float, every: float, cost: float, most: int) -> int:
 
 
 def reading_ahead(
-    loaded: LoadedModel, flag: str, drafter: Drafter, most: int | None, counts: Counts
+    loaded: LoadedModel, flag: str, drafter: Drafter, most: int | None, counts: GuessCounts
 ) -> LoadedModel:
     """Make a model read ahead what a drafter guesses.
 

@@ -10,7 +10,7 @@ from seqgen.settings.options import Panel
 from seqgen.settings.setting import OptionRule, setting
 
 if TYPE_CHECKING:
-    from seqgen.plugins.speculative.model import Counts
+    from seqgen.plugins.speculative.model import GuessCounts
 
 # More tokens than these are never read in one piece.
 MOST_AHEAD = 63
@@ -46,11 +46,11 @@ class ReadingAhead(FilterOptions, panel=Panel.MACHINE):
         return reading_ahead(loaded, flag, drafter, self.lookup, self.counts)
 
     @cached_property
-    def counts(self) -> Counts:
-        """Counts of guessed tokens, of all texts together."""
-        from seqgen.plugins.speculative.model import Counts
+    def counts(self) -> GuessCounts:
+        """GuessCounts of guessed tokens, of all texts together."""
+        from seqgen.plugins.speculative.model import GuessCounts
 
-        return Counts()
+        return GuessCounts()
 
     def describe(self) -> str | None:
         if self.lookup is None and self.draft is None:
