@@ -1,4 +1,4 @@
-"""Draw the chart of the README, `architectures.svg`, from a table of `evidence/benchmarks.md`.
+"""Draw the chart of `results.md`, `architectures.svg`, from a table of `evidence/benchmarks.md`.
 
     python docs/chart.py
 
@@ -8,19 +8,22 @@ The table under "Architectures in one unit" is the only place where the figures 
 from __future__ import annotations
 
 import re
-from html import escape
+import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))  # a test loads this file from elsewhere
+
+from pictures import bar, label, svg  # noqa: E402
+
 HEADING = "## Architectures in one unit"
-CAPTION = "bits per byte of held-out text (tiny Shakespeare), the fewer the better"
-LEFT, RIGHT, TOP, ROW, SCALE = 240, 750, 48, 30, 140  # pixels; SCALE of them are a bit per byte
-UNKNOWN = "#b8b8b8"
-# The colour of a kind of model, a part of its name in the table, and its name in the legend.
+TITLE = "Bits per byte of tiny Shakespeare, fewer is better"
+LEFT, TOP, ROW, SCALE = 152, 36, 22, 60  # pixels; SCALE of them are a bit per byte
+# The class of colour of a kind of model, a part of its name in the table, and its name.
 KINDS = (
-    ("#c26d00", "words", "n-grams of words"),
-    ("#2e7d32", "gram, characters", "n-grams of characters"),
-    ("#2366a8", "", "networks, five minutes"),
+    ("heat", "words", "n-grams of words"),
+    ("good", "gram, characters", "n-grams of characters"),
+    ("bar", "", "networks, five minutes"),
 )
 
 
@@ -33,33 +36,24 @@ def rows() -> list[tuple[str, float, float]]:
 
 
 def draw() -> str:
-    """Return the picture as SVG: a bar for each model, the part for unknown words in grey."""
-    table = rows()
-    height = TOP + ROW * len(table) + 38
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {RIGHT} {height}" role="img" '
-        'font-family="sans-serif" font-size="14">',
-        f"<title>{CAPTION}</title>",
-        f'<rect width="{RIGHT}" height="{height}" fill="#ffffff"/>',
-        f'<text x="16" y="28" font-weight="bold">{CAPTION}</text>',
-    ]
-    for number, (name, bits, unknown) in enumerate(table):
-        y = TOP + ROW * number
+    """Return the picture as SVG: a bar for each model, the part for unknown words paler."""
+    parts, y = [label(14, 22, TITLE, "head")], TOP
+    for name, bits, unknown in rows():
         known = (bits - unknown) * SCALE
-        colour = next(colour for colour, part, _ in KINDS if part in name)
-        out += [
-            f'<text x="{LEFT - 10}" y="{y + 16}" text-anchor="end">{escape(name)}</text>',
-            f'<rect x="{LEFT}" y="{y}" width="{known:.1f}" height="22" fill="{colour}"/>',
-            f'<rect x="{LEFT + known:.1f}" y="{y}" width="{unknown * SCALE:.1f}" height="22" '
-            f'fill="{UNKNOWN}"/>',
-            f'<text x="{LEFT + bits * SCALE + 6:.1f}" y="{y + 16}">{bits:.2f}</text>',
+        kind = next(kind for kind, part, _ in KINDS if part in name)
+        parts += [
+            label(LEFT - 8, y + 13, name.removesuffix(", characters"), "", "end"),
+            bar(LEFT, y, known, 16, kind),
+            *([bar(LEFT + known, y, unknown * SCALE, 16, kind, 0.45)] if unknown else []),
+            label(LEFT + bits * SCALE + 6, y + 13, f"{bits:.2f}", "soft"),
         ]
-    y = TOP + ROW * len(table) + 22
-    notes = [(UNKNOWN, "unknown words"), *((colour, text) for colour, _, text in KINDS)]
-    for x, (colour, text) in zip((16, 160, 330, 530), notes, strict=True):
-        out.append(f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour}"/>')
-        out.append(f'<text x="{x + 18}" y="{y}">{text}</text>')
-    return "\n".join([*out, "</svg>", ""])
+        y += ROW
+    y += 8
+    for kind, _, text in KINDS:
+        parts += [bar(14, y, 12, 12, kind), label(32, y + 11, text, "soft")]
+        y += 19
+    parts += [bar(200, y - 57, 12, 12, "heat", 0.45), label(218, y - 46, "unknown words", "soft")]
+    return svg(TITLE, y + 6, parts)
 
 
 if __name__ == "__main__":

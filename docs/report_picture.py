@@ -21,8 +21,8 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 TRAIN = "train corpora/play.txt --name play --model lstm --seed 1 --quiet --steps"
-COLUMNS, ROWS, ADVANCE, LINE = 74, 11, 8.6, 19  # of the text; pixels a character and a line
-LEFT, WIDTH, TEXT_TOP = 20, 680, 412
+COLUMNS, ROWS, ADVANCE, LINE = 52, 11, 12.2, 27  # of the text; pixels a character and a line
+LEFT, WIDTH, TEXT_TOP = 20, 680, 430
 
 
 def report(steps: int) -> str:
@@ -39,34 +39,46 @@ def report(steps: int) -> str:
 
 def draw(page: str) -> str:
     """Return the SVG: the curve of training and validation loss, and coloured text."""
-    colours = dict(re.findall(r"--(\w+):(#\w+)", page.split("@media")[0]))
+    light, dark = (
+        dict(re.findall(r"--(\w+):(#\w+)", part)) for part in page.split("@media(prefers-color", 1)
+    )
     charts = re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL)
     chart = next(c for c in charts if 'aria-label="Loss: ' in c)
-    chart = re.sub(r'var\(--(\w+)\)|stroke="currentColor"', lambda m: colours[m[1]], chart)
+    chart = re.sub(r'var\(--(\w+)\)|stroke="currentColor"', lambda m: light[m[1]], chart)
     chart = re.sub(r' (?:class="v"|role="img"|data-t="[^"]*")', "", chart)
-    place = f'<svg x="{LEFT}" y="44" width="640" height="330" '
+    place = f'<svg x="{LEFT}" y="50" width="640" height="330" '
     chart = chart.replace("<svg ", place, 1)
     chart = re.sub(r"<title>.*?</title>", "", chart, flags=re.DOTALL)
-    ink, rule, faint = colours["ink"], colours["rule"], colours["faint"]
-    height = TEXT_TOP + LINE * ROWS + 24
-    style = f".grid{{stroke:{rule};fill:none}}.axis{{stroke:{faint};fill:none}}"
+    height = TEXT_TOP + LINE * ROWS + 20
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-            f'font-family="sans-serif" font-size="12" fill="{ink}">',
+            'font-family="sans-serif" font-size="22">',
             "<title>Part of a report: the loss curve, and held-out text coloured by surprisal"
             "</title>",
-            f"<style>{style}</style>",
-            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-            f'<text x="{LEFT}" y="28" font-size="16" font-weight="bold">Loss: training (blue) and '
-            "held-out text (red)</text>",
-            f'<g font-size="12">{chart}</g>',
-            f'<text x="{LEFT}" y="{TEXT_TOP - 10}" font-size="16" font-weight="bold">Held-out '
-            "text, coloured by surprisal</text>",
+            f"<style>{style(light)}@media (prefers-color-scheme: dark) {{{style(dark)}",
+            *(f'[fill="{light[c]}"]{{fill:{dark[c]}}}' for c in light if c[0] == "c"),
+            *(f'[stroke="{light[c]}"]{{stroke:{dark[c]}}}' for c in light if c[0] == "c"),
+            "}</style>",
+            f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+            f'<text x="{LEFT}" y="32" font-weight="bold">Loss: training (blue) and held-out text '
+            "(red)</text>",
+            f'<g font-size="20">{chart}</g>',
+            f'<text x="{LEFT}" y="{TEXT_TOP - 14}" font-weight="bold">Held-out text, coloured by '
+            "surprisal</text>",
             *coloured(page),
             "</svg>",
             "",
         ]
+    )
+
+
+def style(colours: dict[str, str]) -> str:
+    """Return the rules for the colours of the page that have names."""
+    return (
+        f".paper{{fill:{colours['paper']}}}text{{fill:{colours['ink']}}}"
+        ".token text{fill:#000;white-space:pre}"
+        f".grid{{stroke:{colours['rule']};fill:none}}.axis{{stroke:{colours['faint']};fill:none}}"
     )
 
 
@@ -88,7 +100,7 @@ def coloured(page: str) -> list[str]:
         lines[-1].append((x, shown))
         column += COLUMNS if shown.endswith("\u21b5") else max(1, len(shown))
     texts = [
-        f'<text y="{TEXT_TOP + number * LINE + 13}" x="'
+        f'<text y="{TEXT_TOP + number * LINE + 19}" x="'
         + " ".join(f"{x:.1f}" for x, _ in line)
         + '">'
         + escape("".join(shown or " " for _, shown in line))
@@ -96,8 +108,8 @@ def coloured(page: str) -> list[str]:
         for number, line in enumerate(lines[:ROWS])
         if line
     ]
-    style = 'font-family="monospace" font-size="14" fill="#000000" xml:space="preserve"'
-    return [*boxes, f"<g {style}>", *texts, "</g>"]
+    font = 'class="token" font-family="monospace" font-size="20" xml:space="preserve"'
+    return [*boxes, f"<g {font}>", *texts, "</g>"]
 
 
 def main() -> None:

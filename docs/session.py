@@ -22,7 +22,7 @@ from rich.text import Text
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-WIDTH = 100
+WIDTH = 64
 CLOCK = re.compile(r" in [\d.]+ (?:min \d+ )?s\b|, [\d,]+ per second|; [\d.]+ (?:min \d+ )?s$")
 
 
@@ -30,7 +30,7 @@ def commands() -> list[str]:
     """Return the command lines of the session."""
     return [
         "seqgen train corpora/play.txt --model ngram --order 6 --name play --quiet",
-        "seqgen sample --top-p 0.9 --max-tokens 300 --seed 7 --quiet",
+        "seqgen sample --top-p 0.9 --max-tokens 150 --seed 7 --quiet",
         "tail -n 12 corpora/play.txt | seqgen perplexity --show --quiet",
     ]
 
