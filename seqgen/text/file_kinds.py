@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from seqgen import hooks
+from seqgen.files import parse_toml
 from seqgen.wording import first_names
 
 # Files that are decompressed as they are read.
@@ -66,123 +68,19 @@ class FileKind:
         return not more or ending in self.endings or any(part in head for part in self.parts)
 
 
-ZIP, JSON_ADVICE = (b"PK\x03\x04",), "then give --field NAME"
-CSV_TO_JSON = (
-    "python3 -c 'import csv, json, sys; "
-    "[print(json.dumps(row)) for row in csv.DictReader(sys.stdin)]'"
-)
-# The first that matches counts. Of several in a folder, the first is likeliest to be the data.
-KINDS = (
-    FileKind(
-        name="an e-book (EPUB)",
-        remedy="convert it first: pandoc {file} -t plain -o {stem}.txt",
-        beginnings=ZIP,
-        parts=(b"application/epub+zip",),
-        endings=(".epub",),
-    ),
-    FileKind(
-        name="a Word document (docx)",
-        remedy="convert it first: pandoc {file} -t plain -o {stem}.txt",
-        beginnings=ZIP,
-        parts=(b"word/document.xml",),
-        endings=(".docx",),
-    ),
-    FileKind(
-        name="a zip archive",
-        remedy="unpack it first (unzip {file} -d FOLDER), and give the folder",
-        beginnings=ZIP,
-    ),
-    FileKind(
-        name="a tar archive",
-        remedy="unpack it first (tar -xf {file}), and give the files",
-        beginnings=(b"ustar",),
-        at=257,
-    ),
-    FileKind(
-        name="a PDF",
-        remedy="extract its text first: pdftotext {file} {stem}.txt",
-        beginnings=(b"%PDF-",),
-    ),
-    FileKind(
-        name="compressed with bzip2",
-        remedy="decompress it first (bunzip2)",
-        # A level, and the start of a block or of the end: a text may begin with BZh.
-        beginnings=tuple(
-            b"BZh%d%b" % (level, magic)
-            for level in range(1, 10)
-            for magic in (b"1AY&SY", b"\x17rE8P\x90")
-        ),
-    ),
-    FileKind(
-        name="compressed with gzip",
-        remedy="decompress it first (gunzip), or give it a name that ends in .gz",
-        beginnings=(b"\x1f\x8b",),
-    ),
-    FileKind(
-        name="compressed with xz",
-        remedy="decompress it first (unxz), or give it a name that ends in .xz",
-        beginnings=(b"\xfd7zXZ",),
-    ),
-    FileKind(
-        name="compressed with Zstandard",
-        remedy="decompress it first (unzstd), or give it a name that ends in .zst",
-        beginnings=(b"\x28\xb5\x2f\xfd",),
-    ),
-    FileKind(
-        name="Arrow data, as Hugging Face datasets saves it",
-        remedy="write it as JSON Lines first, in Python: datasets.load_from_disk({folder!r})"
-        f".to_json('texts.jsonl'); {JSON_ADVICE}",
-        beginnings=(b"ARROW1", b"\xff\xff\xff\xff"),
-    ),
-    FileKind(
-        name="parquet",
-        remedy="give {instead}--field NAME for the column of the texts",
-        beginnings=(b"PAR1",),
-    ),
-    FileKind(
-        name="a file of records (JSON)",
-        remedy="give --field NAME to train on the texts of one key{names}, or --as-text to train "
-        "on braces and keys too",
-        endings=tuple(JSON_LINES),
-        holds="records",
-    ),
-    FileKind(
-        name="a table (CSV)",
-        remedy=f"convert it first: {CSV_TO_JSON} < {{file}} > {{stem}}.jsonl; {JSON_ADVICE} for "
-        "the column of the texts{names}; or give --as-text to train on commas and ids too",
-        endings=(".csv",),
-        holds="records",
-    ),
-    FileKind(
-        name="HTML",
-        remedy="tags are trained on too; to train on the text alone, extract it first",
-        endings=(".html", ".htm", ".xhtml"),
-        holds="markup",
-    ),
-    FileKind(
-        name="XML",
-        remedy="tags are trained on too; to train on the text alone, extract it first",
-        endings=(".xml",),
-        holds="markup",
-    ),
-    FileKind(
-        name="JSON",
-        remedy="braces and keys are trained on too; if each line is a record, rename it to .jsonl "
-        "and give --field NAME to train on the texts of one key",
-        endings=(JSON_TEXT,),
-        holds="markup",
-    ),
-    FileKind(
-        name="an RTF document",
-        remedy="convert it first: pandoc -f rtf {file} -t plain -o {stem}.txt",
-        beginnings=(b"{\\rtf",),
-    ),
-    FileKind(
-        name="an image, an archive or a program",
-        holds="nothing",
-        beginnings=(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"\x7fELF", b"7z\xbc\xaf"),
-    ),
-)
+@functools.cache
+def file_kinds() -> tuple[FileKind, ...]:
+    """Read the file types from `file_kinds.toml`; the first that matches a file counts."""
+    table = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return tuple(map(_file_kind, table["kind"]))
+
+
+def _file_kind(row: dict[str, Any]) -> FileKind:
+    for name in ("beginnings", "parts"):
+        row[name] = tuple(text.encode("latin-1") for text in row.get(name, ()))
+    return FileKind(**{**row, "endings": tuple(row.get("endings", ()))})
+
+
 # How texts begin that are trained on with a notice, by the ending that they might have.
 PAGES = {
     ending: re.compile(rb"(?:\xef\xbb\xbf)?\s*" + begins, re.IGNORECASE)
@@ -207,7 +105,7 @@ def recognise_kind(path: Path, head: bytes) -> FileKind | None:
     named = ending_of_name(path)
     if not ending or (named in JSON_LINES and ending == JSON_TEXT):
         ending = named
-    return next((kind for kind in KINDS if kind.matches(ending, head)), None)
+    return next((kind for kind in file_kinds() if kind.matches(ending, head)), None)
 
 
 def ending_of_name(path: Path) -> str:

@@ -125,7 +125,15 @@ def test_a_result_is_shown_in_a_line_or_two(kind, value):
     assert repr(result) == f"{kind.__name__}()"
 
 
-@pytest.mark.parametrize("name", ["lstm-char", "transformer-gpt2", "ngram-kn", "window-char"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lstm-char",
+        "transformer-gpt2",
+        "ngram-kn",
+        pytest.param("window-char", marks=needs("window")),
+    ],
+)
 def test_logits_are_what_the_model_scores(name):
     """The logits of each row give the log-probability of the next token, of the text and in all."""
     model, text = seqgen.load(STORED / "models" / name), "ten ants sat as an ant"
@@ -193,8 +201,14 @@ def test_vectors_of_texts():
         ("lstm-char", lambda model: model.logits("a~"), "does not know '~'"),
         ("lstm-char", lambda model: model.logits("\ud800"), "not UTF-8"),
         ("lstm-char", lambda model: model.logits("a", labels=["b"]), "without labels"),
-        ("lstm-char", lambda model: model.chat("a"), "has no chat template"),
-        ("lstm-char", lambda model: model.chat("a", best_of=2), "chat writes one answer"),
+        pytest.param(
+            *("lstm-char", lambda model: model.chat("a"), "has no chat template"),
+            marks=needs("chat"),
+        ),
+        pytest.param(
+            *("lstm-char", lambda model: model.chat("a", best_of=2), "chat writes one answer"),
+            marks=needs("chat"),
+        ),
         ("lstm-char", lambda model: model.chat("a", best=2), "there is no option 'best'"),
         ("seq2seq", lambda model: model.logits("a"), "for models of text"),
         ("seq2seq", lambda model: model.embed("a"), "is for models of text"),

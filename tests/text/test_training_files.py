@@ -20,7 +20,7 @@ from helpers_cli import has_plugin, installed, refusal
 from seqgen import hooks, store
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.text.file_kinds import KINDS, extraction_advice
+from seqgen.text.file_kinds import extraction_advice, file_kinds
 from seqgen.training.train import train
 
 COUNT = ("--model", "ngram", "--order", "2", "--val", "none", "--name", "m", "--overwrite")
@@ -110,7 +110,7 @@ def test_what_is_no_text_is_named_by_its_first_bytes(kind, tmp_path, capsys, std
 def test_a_remedy_replaces_no_file(name, beside, tmp_path):
     for each in (*beside, name):
         (tmp_path / each).touch()
-    converted = [kind for kind in KINDS if "{stem}" in kind.remedy]
+    converted = [kind for kind in file_kinds() if "{stem}" in kind.remedy]
     for kind in converted:
         said = extraction_advice(kind, tmp_path / name, b"")
         source, out = re.findall(rf"{re.escape(str(tmp_path))}/[^\s;]+", said)
