@@ -46,6 +46,7 @@ BROUGHT = {
     ),
     "searches": ("stochastic-beams", "exhaustive-search"),
     "smoothings": ("stupid-backoff", "witten-bell", "jelinek-mercer", "katz"),
+    "textbook": ("textbook-rule",),
     "vectors": ("glove", "word2vec"),
     "window": ("window",),
 }

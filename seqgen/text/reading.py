@@ -22,12 +22,12 @@ from seqgen.limits import whole_lines
 from seqgen.packages import require_packages
 from seqgen.text.file_kinds import (
     HEAD_BYTES,
-    KINDS,
     MARKS,
     TEXTS,
     UNPACKED,
     FileKind,
     extraction_advice,
+    file_kinds,
     recognise_kind,
 )
 from seqgen.wording import first_names
@@ -216,12 +216,13 @@ def no_text_error(name: str | Path, files: Sequence[Path]) -> SeqgenError:
     fault = next((facts.fault for path in files if (facts := document_facts(path))), None)
     if fault:
         return SeqgenError(f"{name} has no text: {fault}")
-    kinds = ((KINDS.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
+    known = file_kinds()
+    kinds = ((known.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
     number, path = min(kinds, default=(None, files[0]))
     if number is None:
         what = "a binary file"
     else:
-        what = f"{KINDS[number].name}: {extraction_advice(KINDS[number], path, read_head(path))}"
+        what = f"{known[number].name}: {extraction_advice(known[number], path, read_head(path))}"
     others = [each.name for each in files if each != path]
     more = f" (beside it: {first_names(others, 5)})" if others else ""
     return SeqgenError(f"{name} has no text: {path} is {what}{more}")

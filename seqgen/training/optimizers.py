@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from seqgen import hooks
 from seqgen.models.network import Network, hidden_matrices
 from seqgen.ranks.divided import divided_as, is_divided, on_first, part_of, whole_of
 from seqgen.settings.training import TrainingConfig
@@ -44,94 +44,6 @@ def lean(kind: type[Optimizer]) -> Any:
     """Make a subclass of a torch optimizer that imports fast; see `FastImportOptimizer`."""
     step = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (FastImportOptimizer, kind), {"step": step})
-
-
-class Preconditioned(FastImportOptimizer):
-    """Base of the textbook optimizers: the shared update from moments m and v.
-
-    Args:
-        groups: parameters, in groups as every optimizer of torch takes them.
-        eps: keeps the denominator from being zero.
-        inside: add eps to v, inside the root.
-        decoupled: weight decay shrinks the weights; otherwise it is added to the gradient.
-    """
-
-    def __init__(
-        self, groups: Iterable[Any], eps: float, inside: bool, decoupled: bool = False
-    ) -> None:
-        super().__init__(groups, {"lr": 1.0, "weight_decay": 0.0})
-        self._eps, self._inside, self._decoupled = eps, inside, decoupled
-
-    @abstractmethod
-    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Update and return the moments m and v; `state["step"]` counts from 1."""
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        """Update every parameter that has a gradient."""
-        for group in self.param_groups:
-            lr, decay = group["lr"], group["weight_decay"]
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                gradient, state = parameter.grad, self.state[parameter]
-                if decay and self._decoupled:
-                    parameter.mul_(1 - lr * decay)
-                elif decay:
-                    gradient = gradient.add(parameter, alpha=decay)
-                state["step"] = state.get("step", torch.tensor(0.0)) + 1
-                m, v = self.moments(state, gradient)
-                root = (v + self._eps).sqrt() if self._inside else v.sqrt() + self._eps
-                parameter.addcdiv_(m, root, value=-lr)
-
-
-class TextbookAdagrad(Preconditioned):
-    """Adagrad (Duchi et al. 2011), with v the sum over the last `window` gradients, or over all.
-
-    Args:
-        window: L, how many squares are added up, the current one included; None for all.
-        options: see `Preconditioned`.
-    """
-
-    def __init__(self, groups: Iterable[Any], window: int | None, **options: Any) -> None:
-        super().__init__(groups, **options)
-        self._window = window
-
-    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
-        length = self._window or 1
-        if "squares" not in state:
-            state["squares"] = gradient.new_zeros(length, *gradient.shape)
-        place = state["squares"][(int(state["step"]) - 1) % length]
-        place.copy_(gradient.square() + (0 if self._window else place))
-        return gradient, state["squares"].sum(0)
-
-
-class TextbookRMSprop(Preconditioned):
-    """RMSprop (Tieleman and Hinton 2012): v <- beta2 v + (1 - beta2) g^2."""
-
-    def __init__(self, groups: Iterable[Any], beta2: float, **options: Any) -> None:
-        super().__init__(groups, **options)
-        self._beta2 = beta2
-
-    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
-        v = state.setdefault("v", torch.zeros_like(gradient))
-        return gradient, v.lerp_(gradient.square(), 1 - self._beta2)
-
-
-class TextbookAdam(Preconditioned):
-    """Adam (Kingma and Ba 2015): means of g and g^2, both divided by 1 - beta^t."""
-
-    def __init__(self, groups: Iterable[Any], betas: tuple[float, float], **options: Any) -> None:
-        super().__init__(groups, **options)
-        self._betas = betas
-
-    def moments(self, state: dict[str, Tensor], gradient: Tensor) -> tuple[Tensor, Tensor]:
-        corrected = []
-        for name, value, beta in zip("mv", (gradient, gradient.square()), self._betas, strict=True):
-            mean = state.setdefault(name, torch.zeros_like(gradient))
-            mean.lerp_(value, 1 - beta)
-            corrected.append(mean / (1 - beta ** int(state["step"])))
-        return corrected[0], corrected[1]
 
 
 class Muon(FastImportOptimizer):
@@ -312,11 +224,16 @@ def _sgd(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer
     return [sgd]
 
 
+def _textbook_rule(groups: list[dict[str, Any]], config: TrainingConfig) -> list[Optimizer]:
+    """Make the configured optimizer as textbooks have it, where torch has no such form."""
+    option = "adagrad_window" if config.adagrad_window else "eps_inside"
+    return [hooks.load_method("optimizer", "textbook-rule", option)(groups, config)]
+
+
 def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     if config.adagrad_window or config.eps_inside:
-        window = config.adagrad_window
-        return [TextbookAdagrad(groups, window, eps=config.eps, inside=config.eps_inside)]
+        return _textbook_rule(groups, config)
     on_cpu = all(member.parameter.device.type == "cpu" for member in chosen)
     return [lean(Adagrad)(groups, eps=config.eps, fused=on_cpu and _has_fused(chosen))]
 
@@ -324,7 +241,7 @@ def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optim
 def _rmsprop(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
     if config.eps_inside:
-        return [TextbookRMSprop(groups, config.beta2, eps=config.eps, inside=True)]
+        return _textbook_rule(groups, config)
     return [lean(RMSprop)(groups, alpha=config.beta2, eps=config.eps, momentum=config.momentum)]
 
 
@@ -334,8 +251,7 @@ def _adaptive(
     groups = _groups(chosen, config.lr, config.weight_decay)
     betas = (config.beta1, config.beta2)
     if config.eps_inside:
-        decoupled = kind is AdamW
-        return [TextbookAdam(groups, betas, eps=config.eps, inside=True, decoupled=decoupled)]
+        return _textbook_rule(groups, config)
     return [lean(kind)(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 
 from benchmarks.__main__ import run
 from benchmarks.points import CASES, DECAYS, POINTS, drawn, measure
 from seqgen.training.optimizers import OPTIMIZERS, POLYNOMIALS
 
+pytestmark = needs("textbook")  # some of the cases
 STEPS, RATE, SEED = 60, 0.5, 3
 
 

@@ -1,0 +1,7 @@
+"""Optimizers in the forms of textbooks: eps inside the root, Adagrad over a window of gradients."""
+
+from __future__ import annotations
+
+from seqgen.hooks import Plugin
+
+PLUGIN = Plugin(methods={"optimizer": {"textbook-rule": "rules:textbook_rule"}})
