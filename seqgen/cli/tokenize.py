@@ -98,6 +98,8 @@ class Encoder(Options, panel=Panel.WHAT):
 
 # The names of shards have five digits.
 MOST_SHARDS = 100_000
+MOST_WORKERS = 1024
+WORKERS_WRITE = "{flag} goes with --out FILE, without --train"
 SHARDS_ARE_FILES = "{flag} goes with --out FOLDER, without --train"
 # What is made of the texts, of which there is one.
 RESULTS = "--decode", "--pieces", "--stats", "--out"
@@ -119,6 +121,14 @@ class TokenFiles(Overwrite, panel=Panel.SAVING):
         high=MOST_SHARDS,
         needs=OptionRule(("--out",), SHARDS_ARE_FILES),
         conflicts=OptionRule(("--train",), SHARDS_ARE_FILES),
+    )
+    workers: int | None = setting(
+        "With --out: encode in this many processes. The tokens do not depend on it.",
+        low=1,
+        high=MOST_WORKERS,
+        needs=OptionRule(("--out",), WORKERS_WRITE),
+        conflicts=OptionRule(("--train",), WORKERS_WRITE),
+        without="one per core",
     )
 
 
@@ -325,10 +335,11 @@ class InputCodec:
         from seqgen.text.token_writing import write_token_file
 
         shards, sources = saved.shards, self.sources
+        how = {"tokenizer": self.tokenizer, "documents": self.documents, "workers": saved.workers}
         with _progress(sources, self.out) as progress:
             if shards is None:
                 path = check_out(saved.out, sources, saved.overwrite, "a token file", is_token_file)
-                done = write_token_file(path, self.text, self.tokenizer, self.documents, progress)
+                done = write_token_file(path, self.text, progress=progress, **how)
                 _put_written(path, done, self.out)
                 return
             folder = check_out_folder(saved.out, lambda part: part.match(SHARDS), overwrite=True)
@@ -337,9 +348,7 @@ class InputCodec:
             # Read twice: to know where to cut, and to encode it.
             texts = (source.chunks(self.newlines) for source in sources)
             characters = sum(map(len, join_files(texts, self._ending)))
-            written = write_shards(
-                folder, self.text, characters, shards, self.tokenizer, self.documents, progress
-            )
+            written = write_shards(folder, self.text, characters, shards, progress=progress, **how)
         for number, done in enumerate(written):
             _put_written(shard_path(folder, number), done, self.out)
         if len(written) < shards:

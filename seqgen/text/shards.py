@@ -61,6 +61,7 @@ def write_shards(
     tokenizer: Tokenizer,
     documents: Documents,
     progress: Callable[[int], None] = lambda done: None,
+    workers: int | None = None,
 ) -> list[WrittenTokens]:
     """Encode a text to several token files of about equal length, in bounded memory.
 
@@ -74,6 +75,7 @@ def write_shards(
         tokenizer: its ids.
         documents: "stream" or "line".
         progress: takes the bytes of text done so far.
+        workers: the most processes; see `encode_blocks`.
 
     Raises:
         SeqgenError: a file cannot be written, or the text not be read.
@@ -88,7 +90,7 @@ def write_shards(
             progress(before + within)
 
         path = shard_path(folder, len(written))
-        written.append(write_token_file(path, part, tokenizer, documents, told))
+        written.append(write_token_file(path, part, tokenizer, documents, told, workers))
         done += written[-1].facts.bytes
     for path in set(folder.glob(SHARDS)) - {shard_path(folder, n) for n in range(len(written))}:
         delete_own(path, folder, lambda file: file.read(len(MAGIC)) == MAGIC)

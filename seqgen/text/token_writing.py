@@ -86,8 +86,9 @@ def write_token_file(
     tokenizer: Tokenizer,
     documents: Documents,
     progress: Callable[[int], None] = lambda done: None,
+    workers: int | None = None,
 ) -> WrittenTokens:
-    """Encode a text to a token file on all cores, in bounded memory.
+    """Encode a text to a token file in several processes, in bounded memory.
 
     Args:
         path: written completely or not at all.
@@ -95,6 +96,7 @@ def write_token_file(
         tokenizer: its ids.
         documents: "stream" or "line".
         progress: takes the bytes of text done so far.
+        workers: the most processes; see `encode_blocks`.
 
     Raises:
         SeqgenError: the file cannot be written, or the text not be read.
@@ -109,7 +111,7 @@ def write_token_file(
     with open_sections(path, tokenizer, documents) as sections, BackgroundThread() as background:
         note, meter = partial(background.do, sections.add), PositionMeter(tokenizer)
         lines = LineMeter(tokenizer, framing.end) if framing.end is not None else None
-        for raw, ids in encode_blocks(chunks, tokenizer):
+        for raw, ids in encode_blocks(chunks, tokenizer, cores=workers):
             background.do(surveyor.take, raw)
             note("marks", meter.marks(raw, ids).ravel())
             note("tokens", ids if lines is None else lines.add(raw, ids, note))

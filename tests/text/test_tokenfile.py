@@ -16,6 +16,7 @@ from helpers_io import cut, places, quick, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig
 from seqgen.text import encoding, token_writing, tokenfile
@@ -244,6 +245,7 @@ WRITE = """
 import itertools, sys
 from pathlib import Path
 from seqgen.text.token_writing import write_token_file
+from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.text.tokenizers import KINDS
 from seqgen.training.sorted_runs import STATM
@@ -415,3 +417,38 @@ def test_an_opened_file_takes_no_memory(tokenizers, path, monkeypatch):
     corpus = open_token_file(path).corpus
     assert corpus.tokens.nbytes >= len(text)
     assert mapped() - before < len(text) / 8
+
+
+@pytest.mark.slow
+def test_the_tokens_do_not_depend_on_the_workers(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text(PROSE * (8 * encoding.BLOCK // len(PROSE.encode()) + 1))
+    tokenizer = tmp_path / "bpe"
+    train = ["tokenize", str(text), "--train", "word", "--out", str(tokenizer), "--quiet"]
+    assert run(train) == 0
+    asked = ["tokenize", str(text), "--tokenizer", str(tokenizer), "--quiet"]
+    for workers in ("1", "3"):
+        out = tmp_path / f"{workers}.tok"
+        assert run([*asked, "--workers", workers, "--out", str(out)]) == 0
+        shards = ["--shards", "2", "--out", str(tmp_path / workers)]
+        assert run([*asked, "--workers", workers, *shards]) == 0
+    one, three = ((tmp_path / f"{n}.tok").read_bytes() for n in (1, 3))
+    assert one == three
+    for name in ("shard-00000.tok", "shard-00001.tok"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "3" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--workers", "2"], "--workers goes with --out FILE, without --train"),
+        (["--workers", "0", "--out", "a.tok"], "--workers must be at least 1"),
+        (["--workers", "two", "--out", "a.tok"], "two"),
+        (["--workers", "2", "--train", "char", "--out", "a"], "--workers goes with --out FILE"),
+    ],
+)
+def test_workers_that_have_no_meaning_are_refused(asked, said, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("some text\n")
+    tokenizer = [] if "--train" in asked else ["--tokenizer", "byte"]
+    assert run(["tokenize", str(tmp_path / "text.txt"), *tokenizer, *asked]) == 2
+    assert said in capsys.readouterr().err
