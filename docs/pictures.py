@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -208,6 +209,65 @@ def recipes(_: Models) -> str:
     return svg("Success of the recipes", 36 + 26 * len(RECIPES) + 8, parts)
 
 
+def imports(_: Models) -> str:
+    """Draw which models come in, and what every imported model can do."""
+    sources = ("Hugging Face Hub", "safetensors folder", "GGUF file", "ARPA file", "word vectors")
+    uses = ("sample, chat", "perplexity", "compare", "fine-tune", "serve, export")
+    parts = [label(12, 22, "Models of other tools", "head")]
+    for row, (source, use) in enumerate(zip(sources, uses, strict=True)):
+        y = 36 + 30 * row
+        parts += [
+            bar(12, y, 128, 22, "heat", 0.25),
+            label(76, y + 15, source, anchor="middle"),
+            f'<path class="line" fill="none" d="M140 {y + 11}H146L152 107"/>',
+            bar(260, y, 128, 22, "bar", 0.25),
+            label(324, y + 15, use, "code", "middle"),
+            f'<path class="line" fill="none" d="M248 107L254 {y + 11}H260"/>',
+        ]
+    parts += [bar(152, 94, 96, 26, "bar", 0.45), label(200, 112, "seqgen import", "", "middle")]
+    return svg("What seqgen import reads, and what the model can be used for", 196, parts)
+
+
+def pipelines(models: Models) -> str:
+    """Draw the bits per character of the most surprising lines of the play."""
+    text = (ROOT / "corpora" / "play.txt").read_text(encoding="utf-8").splitlines()[-400:]
+    lines = [line for line in text if len(line.split()) > 5]
+    scored = run("perplexity", "-", "-m", "play", "--per-line", "-q", text="\n".join(lines) + "\n")
+    rows = [row.split("\t", 1) for row in scored.splitlines()]
+    most = sorted(((float(bits), line) for bits, line in rows), reverse=True)[:5]
+    parts = [
+        label(12, 22, "The most surprising lines, bits per character", "head"),
+        label(12, 44, "perplexity --per-line | sort -rn | head -n 5", "code soft"),
+    ]
+    for row, (bits, line) in enumerate(most):
+        y = 56 + 40 * row
+        parts += [
+            label(12, y + 14, line, "code"),
+            bar(12, y + 20, 90 * bits, 8, "heat"),
+            label(18 + 90 * bits, y + 29, f"{bits:.2f}", "soft"),
+        ]
+    return svg("The most surprising lines of a text", 262, parts)
+
+
+def errors(_: Models) -> str:
+    """Draw what some commands say that cannot be done."""
+    tried = (
+        ("sample", "caf\u00e9", "-m", "play"),
+        ("sample", "-m", "paly"),
+        ("train", "book.txt", "--hiden-size", "64"),
+    )
+    parts, y = [label(12, 22, "An error is one line that says what to do", "head")], 46
+    for words in tried:
+        command = [sys.executable, "-m", "seqgen", *words]
+        said = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True).stderr
+        parts.append(label(12, y, f"$ seqgen {' '.join(words)}", "code"))
+        for line in textwrap.wrap(said.strip(), 47):
+            y += 17
+            parts.append(label(12, y, line, "code bad"))
+        y += 27
+    return svg("Three errors, each of one line", y - 10, parts)
+
+
 class Models:
     """The models that are drawn, trained when they are first used."""
 
@@ -228,7 +288,7 @@ class Models:
         return self._load(name)
 
 
-PICTURES = (filters, repetition, constrained, serve, recipes)
+PICTURES = (filters, repetition, constrained, serve, recipes, imports, pipelines, errors)
 
 
 def main(names: Sequence[str]) -> None:
