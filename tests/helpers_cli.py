@@ -16,19 +16,22 @@ from seqgen.settings.model import Smoothing
 from seqgen.text.tokenizers import STORED as STORED_TOKENIZERS
 from seqgen.text.tokenizers import kind_in
 
+# Options of the core that need a plugin.
+OPTIONS_OF = {"--cache": "cache", "--stats": "data", "--stochastic": "searches"}
 Calls = TypeVar("Calls", Mapping[Any, Any], Sequence[Any])
 
 
 def installed(calls: Calls) -> Calls:
-    """Return the calls, or what there is by call, of commands whose plugin is there.
+    """Return the calls, or what there is by call, whose command's and option's plugins are there.
 
     Args:
         calls: texts or parts, that begin with the name of a command.
     """
 
     def is_there(call: str | Sequence[str]) -> bool:
-        line = call if isinstance(call, str) else call[0]
-        return line.split()[0] in all_commands()
+        words = call.split() if isinstance(call, str) else list(map(str, call))
+        there = all(has_plugin(name) for flag, name in OPTIONS_OF.items() if flag in words)
+        return words[0].split()[0] in all_commands() and there
 
     if isinstance(calls, Mapping):
         return {call: about for call, about in calls.items() if is_there(call)}

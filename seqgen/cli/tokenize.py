@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json as json_module
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from seqgen import hooks
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Input, Inputs, given_or_piped, join
 from seqgen.cli.shell.model_options import ModelName
@@ -21,7 +22,7 @@ from seqgen.cli.shell.output_files import (
     check_tokenizer_folder,
     is_token_file,
 )
-from seqgen.cli.shell.tables import count, figure, percentage, put_facts
+from seqgen.cli.shell.tables import count
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import (
     DataConfig,
@@ -180,7 +181,7 @@ def tokenize(
             raise UsageError("--out is for text: pairs are trained on as text, not as tokens")
         read.write(saved)
     elif encoded.stats:
-        read.put_statistics()
+        hooks.load_method("output", "token-statistics", "--stats")(read)
     elif encoded.decode:
         read.put_decoded()
     else:
@@ -244,7 +245,7 @@ class InputCodec:
 
         return document_ending(self.documents) if self.of_sources is None else LINE_END
 
-    def _token_file(self) -> TokenFile | None:
+    def token_file(self) -> TokenFile | None:
         """Open a single token file given as input, and check its tokenizer."""
         from seqgen.text.tokenfile import check_tokenizer
 
@@ -274,7 +275,7 @@ class InputCodec:
         from seqgen.text.reading import unix_newlines
         from seqgen.training.datasets.tokenizing import detokenize
 
-        file = self._token_file()
+        file = self.token_file()
         documents = self.documents if file is None else file.documents
         lines = detokenize(
             self._rows() if file is None else _documents(file), self.tokenizer, documents
@@ -297,31 +298,6 @@ class InputCodec:
             text = refuse_tabs(text, "--decode", self.of_sources)
         for number, line in enumerate(lines(text), start=1):
             yield _row(line, number)
-
-    def put_statistics(self) -> None:
-        """Print statistics of how well the vocabulary fits the texts."""
-        from seqgen.training.datasets.tokenizing import refuse_tabs, statistics
-
-        text = self._token_file() or self.text
-        if self.of_sources is not None:
-            text = refuse_tabs(text, "--stats", self.of_sources)
-        figures = statistics(text, self.tokenizer)
-        if self.out.record(figures):
-            return
-        rows: dict[str, str] = {
-            "tokens": count(figures.tokens),
-            "characters": count(figures.characters),
-            "bytes": count(figures.bytes),
-        }
-        if figures.tokens:
-            rows["characters/token"] = figure(figures.characters_per_token)
-            rows["bytes/token"] = figure(figures.bytes_per_token)
-        used = percentage(figures.used / figures.vocab_size, 1)
-        rows["vocabulary used"] = f"{count(figures.used)} of {count(figures.vocab_size)} ({used})"
-        rows["unknown"] = count(figures.unknown)
-        rows["longest pieces"] = _listed(figures.longest)
-        rows["most frequent"] = _listed(figures.frequent)
-        put_facts(rows)
 
     def write(self, saved: TokenFiles) -> None:
         """Encode the text into one token file, or a folder of shards, and report the result.
@@ -361,10 +337,10 @@ def _shown(line: TokenizedLine, pieces: bool) -> str:
     sides = [line.pieces if pieces else line.ids]
     if hasattr(line, "source"):
         sides.insert(0, line.source_pieces if pieces else line.source_ids)
-    return "\t".join(" ".join(map(_piece if pieces else str, side)) for side in sides) + "\n"
+    return "\t".join(" ".join(map(escape_piece if pieces else str, side)) for side in sides) + "\n"
 
 
-def _piece(piece: str) -> str:
+def escape_piece(piece: str) -> str:
     """Escape spaces and newlines in a token, so that tokens can be printed on one line."""
     return one_line(piece).replace(" ", "\u2581").replace("\r", "\\r")
 
@@ -389,10 +365,6 @@ def _documents(file: TokenFile) -> Iterator[list[int]]:
     for end in ends:
         yield file.corpus.tokens[begin:end].tolist()
         begin = end
-
-
-def _listed(pieces: Iterable[tuple[str, int]]) -> str:
-    return "  ".join(f"{_piece(piece)} ({count(times)})" for piece, times in pieces)
 
 
 def _put_written(path: Path, done: WrittenTokens, out: Output) -> None:

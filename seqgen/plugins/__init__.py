@@ -5,6 +5,7 @@
 # plugin.
 BROUGHT = {
     "cache": ("continuous-cache", "fitted-cache"),
+    "data": ("token-statistics",),
     "exchange": ("huggingface", "marian", "sentencepiece"),
     "hmm": ("hmm",),
     "hopfield": ("hopfield",),

@@ -150,6 +150,8 @@ READERS = {
 }
 if not has_plugin("minimal_pairs"):
     del READERS["pairs"]
+if not has_plugin("data"):
+    del READERS["statistics"]
 
 
 @pytest.mark.parametrize("case", READERS)

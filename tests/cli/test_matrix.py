@@ -238,8 +238,6 @@ def test_every_command_answers_or_says_why_not(name, server, tmp_path):
     for row, answering in installed(ROWS).items():
         if any(flag in row and not has_plugin(plugin) for flag, plugin in FROM_PLUGINS):
             continue
-        if "--cache" in row and not has_plugin("cache"):
-            continue
         if (":bytes" in row or "--heal" in row) and not has_plugin("bytes"):
             continue
         if name in TRACED and ("onnx" in row or row == "export {model} --out exported"):

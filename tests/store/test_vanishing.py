@@ -35,7 +35,7 @@ class Remover:
 COMMANDS = {
     "sample": ["sample", "a", "-m", "m", "--max-tokens", "2"],
     "show": ["models", "show", "m"],
-    "tokenize": ["tokenize", "text", "-m", "m", "--stats"],
+    "tokenize": ["tokenize", "text", "-m", "m", "--pieces"],
 }
 
 

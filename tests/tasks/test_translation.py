@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_cli import records, refusal
+from helpers_cli import has_plugin, records, refusal
 from small_pairs import HEADS, TINY, pairs_of, trained
 
 from seqgen import store
@@ -552,7 +552,10 @@ def test_a_tab_parts_what_is_tokenized(tsv, tmp_path, capsys):
     assert said.out.count("\n") == 1 and said.err.count("\n") == 1
     assert "line 2 has no tab, and this model reads pairs" in said.err
     (tmp_path / "ids").write_text("1 2\n3\t4\n")
-    for flag, file, line in (("--stats", tsv, 1), ("--decode", tmp_path / "ids", 2)):
+    refused = [("--decode", tmp_path / "ids", 2)]
+    if has_plugin("data"):
+        refused.append(("--stats", tsv, 1))
+    for flag, file, line in refused:
         said = refusal(capsys, "tokenize", file, "-m", "t", flag, "--quiet")
         assert f"line {line} has a tab" in said and f"{flag} takes one side at a time" in said
     said = refusal(capsys, "tokenize", tsv, "-m", "t", "--out", tmp_path / "x.tok", "--quiet")

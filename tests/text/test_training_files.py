@@ -62,7 +62,7 @@ def zstandard() -> bytes:
     return pytest.importorskip("zstandard").ZstdCompressor().compress(TEXT.encode())
 
 
-BYTES = ("--tokenizer", "byte", "--stats")
+BYTES = ("--tokenizer", "byte", "--pieces")
 PDF = b"%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\nendobj\ntrailer\n<< /Root 1 0 R >>\n%%EOF\n"
 CONTENTS = {
     "a zip archive": lambda: zipped("a.txt"),

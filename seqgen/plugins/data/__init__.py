@@ -8,4 +8,5 @@ PLUGIN = Plugin(
     commands={
         "data": Command("command:data", "Text"),
     },
+    methods={"output": {"token-statistics": "vocabulary:put_statistics"}},
 )

@@ -1,11 +1,10 @@
-"""Tokenize and detokenize text line by line, train tokenizers, report vocabulary statistics."""
+"""Tokenize and detokenize text line by line, and train tokenizers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,16 +13,11 @@ from seqgen.errors import SeqgenError, UsageError, reporting_os_errors
 from seqgen.limits import whole_lines
 from seqgen.settings import DataConfig, Documents
 from seqgen.store.loading import parts_of
-from seqgen.text.encoding import encode_blocks, lines_of_tokens
+from seqgen.text.encoding import lines_of_tokens
 from seqgen.text.labels import Labels
-from seqgen.text.reading import Surveyor
-from seqgen.text.tokenfile import TokenFile
 from seqgen.text.tokenizers import KINDS, Tokenizer, load_tokenizer, tokenizer_kind
 from seqgen.training.datasets.dataset import open_tokenizer
 from seqgen.wording import ShortRepr
-
-SHOWN = 20  # pieces in each list of the statistics
-STEP = 1 << 22
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,35 +37,6 @@ class TokenizedPair(TokenizedLine):
     source: str
     source_ids: list[int]
     source_pieces: list[str]
-
-
-@dataclass(frozen=True, repr=False)
-class Statistics(ShortRepr):
-    """Vocabulary statistics of a text: the keys of `seqgen tokenize --stats --json`.
-
-    Attributes:
-        tokens: tokens of the text.
-        characters: its characters.
-        bytes: its UTF-8 bytes.
-        characters_per_token: their mean, or None for no token.
-        bytes_per_token: their mean, or None for no token.
-        vocab_size: tokens there are.
-        used: tokens that occur.
-        unknown: how often `<unk>` occurs.
-        longest: the longest pieces that occur, with how often.
-        frequent: the most frequent pieces, with how often.
-    """
-
-    tokens: int
-    characters: int
-    bytes: int
-    characters_per_token: float | None
-    bytes_per_token: float | None
-    vocab_size: int
-    used: int
-    unknown: int
-    longest: list[tuple[str, int]]
-    frequent: list[tuple[str, int]]
 
 
 def find_tokenizer(model: str | None, path: str | None) -> Tokenizer:
@@ -291,51 +256,3 @@ def detokenize(
         yield last
     if last is not None and documents == "stream" and (rest := decoder.flush()):
         yield TokenizedLine(last.index + 1, rest, [], [])
-
-
-def statistics(text: Iterable[str] | TokenFile, tokenizer: Tokenizer) -> Statistics:
-    """Compute vocabulary statistics of a text of any size.
-
-    Args:
-        text: in pieces cut anywhere, or a token file.
-        tokenizer: its ids.
-    """
-    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    if isinstance(text, TokenFile):
-        tokens, facts = text.corpus.tokens, text.facts
-        for at in range(0, tokens.size, STEP):
-            counts += np.bincount(tokens[at : at + STEP], minlength=counts.size)
-    else:
-        surveyor = Surveyor()
-        for _, ids in encode_blocks(surveyor.watch(text), tokenizer):
-            counts += np.bincount(ids, minlength=counts.size)
-        facts = surveyor.facts
-    total = int(counts.sum())
-    return Statistics(
-        tokens=total,
-        characters=facts.characters,
-        bytes=facts.bytes,
-        characters_per_token=facts.characters / total if total else None,
-        bytes_per_token=facts.bytes / total if total else None,
-        vocab_size=tokenizer.vocab_size,
-        used=int(np.count_nonzero(counts)),
-        unknown=0 if tokenizer.unk_id is None else int(counts[tokenizer.unk_id]),
-        **_top_pieces(counts, tokenizer),
-    )
-
-
-def _top_pieces(counts: np.ndarray, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Find the longest and the most frequent pieces; ties are ordered by id."""
-    used = np.flatnonzero(counts)
-    pieces = tokenizer.pieces(used.tolist())
-    number = counts[used]
-    # In bytes of text: a byte's piece, say, is shown as `<0xC3>`.
-    lengths = np.array([len(tokenizer.token_bytes[i]) for i in used])
-
-    def listed(order: np.ndarray) -> list[tuple[str, int]]:
-        return [(pieces[i], int(number[i])) for i in order[:SHOWN]]
-
-    return {
-        "longest": listed(np.lexsort((-number, -lengths))),
-        "frequent": listed(np.argsort(-number, kind="stable")),
-    }
