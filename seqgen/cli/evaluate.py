@@ -73,8 +73,8 @@ class Measures(Options, panel=Panel.SCORES):
         common=True,
     )
     diversity: bool = setting(
-        "Measure how varied the texts written are: distinct n-grams, self-BLEU, repetition, Zipf "
-        "exponent.",
+        "Measure how varied the generated texts are: distinct n-grams, self-BLEU, repetition, "
+        "Zipf exponent.",
         common=True,
     )
     passages: int = setting("Largest number of passages to continue.", 100, low=1)
@@ -120,9 +120,9 @@ def evaluate(
     Several models are shown side by side. --bleu, --diversity and
     other measures of what a model writes use passages of 64 words, taken
     evenly from the text: the model reads the first 32 words and writes as many tokens as the
-    other 32 have, at temperature 1. A model of lines continues the first half of a line. A
-    translator translates the sources by beam search. Of a classifier or a tagger, accuracy, F1
-    and what it confuses are shown.
+    other 32 have, at temperature 1. A line model continues the first half of a line. A
+    translator translates the sources by beam search. For a classifier or a tagger, accuracy, F1
+    and confusions are shown.
     """
     if run_task_variant(context, models.names):
         return

@@ -87,9 +87,9 @@ class Mixing(Options, panel=Panel.SAVING):
 def mix(mixing: Mixing, machine: ExactMachine, out: RecordedOutput) -> None:
     """Mix models into a new one, which works in every command.
 
-    The probability of a token is the weighted sum of what the parts give it. Parts with different
-    tokenizers are mixed byte by byte. The new model refers to its parts; with --copy it keeps
-    copies.
+    The probability of a token is the weighted sum of its probabilities in the parts. Parts with
+    different tokenizers are mixed byte by byte. The new model refers to its parts; with --copy it
+    keeps copies.
     """
     from seqgen.scoring.mixing import combine, store_mixture
     from seqgen.store.loading import Work

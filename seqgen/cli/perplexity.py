@@ -94,8 +94,8 @@ class ScoredText(TextFiles, panel=Panel.TEXT):
     """Options for the text to score, its labels and its sources."""
 
     label: tuple[str, ...] = setting(
-        "Of a model trained with --labels: FILE is plain text, and all its lines have this label. "
-        "Can be repeated.",
+        "For a model trained with --labels: FILE is plain text, and all its lines have this "
+        "label. Can be repeated.",
         metavar="NAME",
     )
     source: str | None = setting(
@@ -161,7 +161,7 @@ def perplexity(
 
     Bits per character and byte include 8 bits for each byte of an unknown token. With several
     files or several models, the result is a table. With --per-line and several models, each line
-    is preceded by the name of the model that predicts it best. --attention and --align are of
+    is preceded by the name of the model that predicts it best. --attention and --align apply to
     single pairs and imply --per-line. Masked models have a pseudo-perplexity.
     """
     if run_task_variant(context, models.names):

@@ -64,8 +64,8 @@ class DataConfig(Config):
         common=True,
     )
     direction: Direction = setting(
-        "Learn to write from left to right (forward), or from right to left (backward): then a "
-        "prompt is what the text ends with.",
+        "Learn to write from left to right (forward), or from right to left (backward): a prompt "
+        "is then the end of the text.",
         "forward",
         metavar="KIND",
         panel=Panel.TEXT,
@@ -76,8 +76,8 @@ class DataConfig(Config):
         panel=Panel.TEXT,
     )
     loss_on: LossOn | None = setting(
-        "Of conversations and of prompts with completions: learn the answers alone, or all of the "
-        "text; by default the answers.",
+        "For conversations, and prompts with completions: learn only the answers (the default), "
+        "or all of the text.",
         metavar="answers|all",
         panel=Panel.TEXT,
     )

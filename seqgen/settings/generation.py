@@ -68,7 +68,7 @@ class LookOptions(Options, panel=Panel.ATTENTION):
     """Options that show the attention of a text to its source."""
 
     attention: bool = setting(
-        "Show what each token read of its source: all layers and heads with --json, else a "
+        "Show what each token attends to in its source: all layers and heads with --json, else a "
         "heat map on standard error.",
         conflicts=OF_ONE_TEXT,
     )
@@ -103,7 +103,8 @@ class SourceOptions(LookOptions, panel=Panel.LENGTH):
         metavar="R",
     )
     copy_unknown: bool = setting(
-        "Allow <unk>, and put in its place the source word that it reads most.", panel=Panel.FILTERS
+        "Allow <unk>, and replace it by the source word that it attends to most.",
+        panel=Panel.FILTERS,
     )
 
     @property

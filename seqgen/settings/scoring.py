@@ -245,8 +245,8 @@ class CacheOptions(Options, panel=Panel.MODEL):
     """Command-line options of the cache model."""
 
     cache: int | None = setting(
-        "Look up what followed at the last N positions where the model's features were alike "
-        "(a continuous cache). For models with hidden vectors.",
+        "Remember the last N positions, and make more probable what followed at similar ones (a "
+        "continuous cache). For networks.",
         bounds=ranges.WIDTHS,
         without="no cache",
     )

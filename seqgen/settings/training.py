@@ -265,8 +265,8 @@ class TrainingConfig(RegimeConfig):
         "are stored in 16 bits or precision is bf16, else float32."
     )
     features: str | None = setting(
-        "For --task: give the encoder the features of this trained model too, whose weights stay "
-        "as they are: elmo, word vectors, or a network that models text.",
+        "For --task: also give the encoder the features of this trained model, which is not "
+        "trained further: elmo, word vectors or a language model.",
     )
     steps: int | None = setting(
         "Budget in optimizer steps.", bounds=ranges.STEPS, panel=Panel.BUDGET, common=True
@@ -318,8 +318,8 @@ class TrainingConfig(RegimeConfig):
         metavar="SIZE",
     )
     members: int | None = setting(
-        "Train this many networks from seeds of their own side by side, one a core, and store them "
-        "as one mixture, which writes at the cost of all of them.",
+        "Train this many networks with different seeds, one per core, and store them as one "
+        "mixture, which takes that many times as long to write.",
         low=2,
         high=MOST_MEMBERS,
         panel=Panel.WHAT,

@@ -129,8 +129,7 @@ class ReadModel(ModelName, panel=Panel.TEXT):
 
     looked_up: CacheOptions = group(CacheOptions)
     label: tuple[str, ...] = setting(
-        "Of a model trained with --labels: the label of the text; give it again for a text with "
-        "several.",
+        "For a model trained with --labels: the label of the text. Can be repeated.",
         metavar="NAME",
         common=True,
     )

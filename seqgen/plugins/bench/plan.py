@@ -27,7 +27,7 @@ class Planned(Options, panel=Panel.MODEL):
     """Options of `seqgen bench plan`: size and shape of the transformer."""
 
     parameters: int | None = setting(
-        "Number of parameters, such as 100M or 1e9; what is left open of the shape follows.",
+        "Number of parameters, such as 100M or 1e9; sizes that are not given follow from it.",
         reads="count",
     )
     layers: int | None = setting("Number of blocks.", low=1, high=MOST_LAYERS)
@@ -167,7 +167,9 @@ class PlanStep(Options, panel=Panel.OPTIMISATION):
         "Rows of a step, of all ranks together.", 512, low=1, high=MOST_TOKENS
     )
     seq_len: int = setting("Tokens of a row.", 1024, low=1, high=MOST_TOKENS)
-    accumulate: int = setting("Parts that a rank's rows are worked in.", 1, low=1, high=MOST_TOKENS)
+    accumulate: int = setting(
+        "Number of parts in which a rank processes its rows.", 1, low=1, high=MOST_TOKENS
+    )
     optimizer: Optimizer = setting("Optimizer.", "adamw", metavar="KIND")
     precision: Literal["float32", "float64", "bf16"] = setting(
         "Number format: float32, float64 or bf16, which keeps parameters in float32.",

@@ -16,8 +16,8 @@ class Healing(FilterOptions, panel=Panel.TEXT):
     filter_flag: ClassVar[str] = "--heal"
 
     heal: bool = setting(
-        "Let the first token begin within the prompt where the model expects that: of a prompt "
-        "that ends inside a word or with a space.",
+        "Let the first token begin within the prompt: for prompts that end inside a word or with "
+        "a space.",
         conflicts=(
             "--force",
             "--suggest",

@@ -53,10 +53,10 @@ def compress(
     """Compress a file with a model, without loss: the better the prediction, the smaller the file.
 
     Writes to standard output. Without --adapt, the size is the text's total bits in `seqgen
-    perplexity`. Any bytes are kept: what the model does not know costs 8 bits a byte and its
-    length. Files of n-gram models decompress on every machine; for other models it must be the same
-    build of NumPy or PyTorch and the same kind of processor, and else decompress ends with an
-    error. --json writes sizes instead of the compressed file.
+    perplexity`. Any file can be compressed: bytes that the model does not know cost 8 bits each,
+    plus their length. Files of n-gram models decompress on every machine; for other models it must
+    be the same build of NumPy or PyTorch and the same kind of processor, otherwise decompress ends
+    with an error. --json writes sizes instead of the compressed file.
     """
     from seqgen.plugins.compress.archive import compress as compressed
 
@@ -80,7 +80,7 @@ def compress(
 def decompress(file: AnyFile, model: ModelName, threads: Threads, out: Output) -> None:
     """Decompress a file that `seqgen compress` has made, with the same model.
 
-    Writes to standard output, each block after its checksum was right. --json writes sizes instead
+    Writes each block to standard output after checking its checksum. --json writes sizes instead
     of the text.
     """
     from seqgen.plugins.compress.archive import decompress as decompressed

@@ -122,7 +122,7 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
         "f32",
         names=("--type",),
     )
-    merge: bool = setting("Of low-rank adapters: write base and adapters as one model.")
+    merge: bool = setting("For low-rank adapters: write base and adapters as one model.")
 
 
 @takes_options

@@ -77,18 +77,18 @@ class Aspects(Options, panel=Panel.MEASURED):
         ),
     )
     trace: bool = setting(
-        "Of a recurrent network: show every step, with its input, gates, state, logits, softmax "
+        "For a recurrent network: show every step, with its input, gates, state, logits, softmax "
         "and loss.",
         names=("--trace", "--steps"),
         conflicts=VIEWS,
     )
     units: bool = setting(
-        "Of a recurrent network: list its units by how long they remember, with what in the text "
-        "they follow.",
+        "For a recurrent network: list its units by how long they remember, with what in the "
+        "text they follow.",
         conflicts=VIEWS,
     )
     unit: int | None = setting(
-        "Of a recurrent network: colour the text by the value of this unit, counted from 0.",
+        "For a recurrent network: colour the text by the value of this unit, counted from 0.",
         low=0,
         metavar="U",
         conflicts=VIEWS,
@@ -100,8 +100,8 @@ class Aspects(Options, panel=Panel.MEASURED):
         needs=OF_A_UNIT,
     )
     attention: bool = setting(
-        "Of a transformer or a masked model: show the entropy of each head, and with --token what "
-        "heads read for a word.",
+        "For a transformer or a masked model: show the entropy of each head, and with --token "
+        "what heads attend to from a word.",
         conflicts=VIEWS,
     )
     token: str | None = setting(

@@ -18,7 +18,7 @@ class NoveltyMeasure(TextMeasure, panel=Panel.SCORES):
     """Measure of copying in generated texts: the longest passage, and shares of n-grams."""
 
     novelty: bool = setting(
-        "Measure how much the texts written have in common with the training text, as `seqgen "
+        "Measure how much the generated texts have in common with the training text, as `seqgen "
         "novelty` does.",
         common=True,
     )

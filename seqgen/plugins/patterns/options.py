@@ -102,8 +102,8 @@ class SearchedForm(Form, panel=Panel.FORM):
         conflicts=REQUIRED_TEXTS,
     )
     terms: str | None = setting(
-        "For a model that writes from sources: lines of a term of the source, a tab, and what must "
-        "occur in the text wherever the source contains it.",
+        "For translation models: a file of lines with a source term, a tab, and what the text "
+        "must contain if the source contains the term.",
         reads="file",
         conflicts=REQUIRED_TEXTS,
     )

@@ -57,7 +57,7 @@ class ReplayedRecords(Options, panel=Panel.SAVING):
     file: str | None = file_argument(
         "Records made with --record, as JSON Lines, perhaps compressed; - is standard input."
     )
-    update: bool = setting("Write what the records are now into FILE, in their place.")
+    update: bool = setting("Replace the records in FILE by the new results.")
 
 
 @takes_options

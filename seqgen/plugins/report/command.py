@@ -77,11 +77,11 @@ class ReportOptions(ModelNames, panel=Panel.OUTPUT):
 def report(shown: ReportOptions, machine: Device, out: Output) -> None:
     """Write a page about a model, or about several side by side.
 
-    The page is one HTML file that loads nothing. It shows what the models are and how their
+    The page is one HTML file that works offline. It shows what the models are and how their
     training went, samples by step, a coloured passage of held-out text, calibration, loss by
     position and by class of token, how much of what they write is new, a beam search, attention
-    or gates, and the commands that make each figure again. Of a translator it shows translations
-    with their references, BLEU by length and the worst lines.
+    or gates, and the commands that make each figure again. For a translator, it shows
+    translations with their references, BLEU by length and the worst lines.
     """
     from seqgen.cli.shell.page import write_page
 

@@ -18,7 +18,7 @@ class ServeOptions(Options, panel=Panel.MACHINE):
     """Address and limits of the server."""
 
     host: str = setting(
-        "Address to listen on. Any but the loopback needs --api-key.",
+        "Address to listen on. Any other than loopback needs --api-key.",
         "127.0.0.1",
         panel=Panel.OTHER,
     )

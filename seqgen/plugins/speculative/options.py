@@ -21,15 +21,15 @@ class ReadingAhead(FilterOptions, panel=Panel.MACHINE):
     """Guesses of the next tokens, which change the speed and never the text."""
 
     lookup: int | None = setting(
-        "Guess that the last tokens go on as they did before, in the prompt or the text, and read "
-        "up to N guessed tokens at once. Faster for texts that repeat themselves; the text stays "
-        "the same.",
+        "Guess that the last tokens continue as they did before, in the prompt or the text, and "
+        "read up to N guessed tokens at once. Faster for texts that repeat themselves; the text "
+        "stays the same.",
         low=1,
         high=MOST_AHEAD,
         conflicts=("--draft", WRITES_NOTHING),
     )
     draft: str | None = setting(
-        "The same with the guesses of this smaller model, which has the same tokenizer.",
+        "The same, with guesses by this smaller model, which must have the same tokenizer.",
         metavar="MODEL",
         completes="models",
         conflicts=WRITES_NOTHING,

@@ -124,7 +124,7 @@ class Studies(Options, panel=Panel.SAVING):
     )
     yes: bool = setting("Do not ask before deleting.", names=("--yes", "-y"))
     print_jobs: int | None = setting(
-        "Print the command of so many workers of a cluster that share the study, and train "
+        "Print the commands of this many workers of a cluster that share the study, and train "
         "nothing.",
         low=1,
         high=MOST_JOBS,
@@ -148,8 +148,9 @@ def tune(
     """Search for settings that train to a lower validation loss than the default recipe.
 
     Every trial trains under the same small budget, and is stopped early if others were better at
-    the same time. Trial 0 is the default recipe. The study is kept: give the command again to go
-    on, or twice to work on it in parallel. The best settings go into best.toml, for train --config.
+    the same time. Trial 0 is the default recipe. The study is kept: run the command again to
+    continue it, or several times at once to work in parallel. The best settings go into best.toml,
+    for train --config.
     """
     if studies.list_ or studies.delete:
         _put_studies(studies, out) if studies.list_ else _delete_studies(studies, out)
