@@ -177,7 +177,8 @@ class Plugin:
             "regime" (`seqgen.training.regimes.base.Regime`), "smoothing"
             (`seqgen.training.counting.Smooth`), "cache" (`--cache`), "search" (`--stochastic`,
             `--exhaustive`), "input" (`input=char-cnn`), "optimizer" (`eps_inside`) and "output"
-            (`tokenize --stats`). Which names there are is said where the option is declared.
+            (`sample --explain`, `tokenize --stats`). Which names there are is said where the
+            option is declared.
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.

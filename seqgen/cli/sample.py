@@ -6,32 +6,24 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from seqgen import hooks
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import ReadModel
 from seqgen.cli.shell.output import (
-    Output,
     RecordedOutput,
-    console,
     is_terminal,
     one_line,
     put,
     say,
-    standard_output,
 )
 from seqgen.cli.shell.prompts import PROMPTS, GivenPrompts, say_unknown
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, Picture
-from seqgen.cli.shell.tables import MISSING, count, figure, table
+from seqgen.cli.shell.tables import figure
 from seqgen.cli.shell.writing import Echo, TextWriter, lists_filters, with_drawn_seed
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import OptionRule, Options, Panel, setting
 from seqgen.settings.generation import SampleOptions
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from seqgen.generation.explain import Explanation
 
 
 class AlternativeOutput(Options, panel=Panel.OUTPUT):
@@ -89,8 +81,11 @@ def sample(
     if instead.interactive:
         _converse(writing, sampling)
         return
-    if instead.suggest or instead.explain:
-        _put_reasons(writing, sampling, instead.suggest)
+    if instead.suggest:
+        _put_suggestions(writing, sampling, instead.suggest)
+        return
+    if instead.explain:
+        hooks.load_method("output", "explained-tokens", "--explain")(writing, sampling)
         return
     raw = writing.is_raw(sampling.num_samples)
     if raw and not sampling.of_source.shows_something:
@@ -118,17 +113,12 @@ def _converse(writing: TextWriter, sampling: SampleOptions) -> None:
     converse(written, writing.out.quiet)
 
 
-def _put_reasons(writing: TextWriter, sampling: SampleOptions, suggest: int | None) -> None:
-    """Print the most probable next tokens, or explain how each token of a text was chosen."""
-    from seqgen.generation import explain as explaining
+def _put_suggestions(writing: TextWriter, sampling: SampleOptions, count: int) -> None:
+    """Print the most probable next tokens of each prompt."""
+    from seqgen.generation.suggest import suggest
 
-    loaded, out = writing.loaded, writing.out
-    if not suggest:
-        tokens = explaining.explain(loaded, writing.texts, sampling)
-        put_explanations(tokens, loaded.conditioning.prompt, out)
-        return
-    for token in explaining.suggest(loaded, writing.texts, suggest, sampling.batch_size):
-        if not out.record(token):
+    for token in suggest(writing.loaded, writing.texts, count, sampling.batch_size):
+        if not writing.out.record(token):
             put(f"{token.index}\t{figure(token.probability)}\t{one_line(token.text)}\n")
 
 
@@ -169,37 +159,6 @@ def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iter
     yield from pieces
     if backward:
         yield echo
-
-
-def put_explanations(explanations: Iterable[Explanation], what: str, out: Output) -> None:
-    """Print how each token was chosen: JSON records, or one table per token.
-
-    Args:
-        explanations: a token each.
-        what: they go on from, as "prompt".
-        out: takes them.
-    """
-    for explanation in explanations:
-        if out.record(explanation):
-            continue
-        screen = console(standard_output())
-        which = f"{what} {explanation.index}, sample {explanation.sample}"
-        screen.print(f"{which}, token {explanation.step}: {explanation.text!r}")
-        screen.print(_candidates(explanation))
-        for removed in explanation.removed:
-            mass, tokens = figure(removed.mass), " ".join(map(repr, removed.tokens))
-            screen.print(f"{removed.filter} removed {count(removed.count)} (mass {mass}): {tokens}")
-        screen.print()
-
-
-def _candidates(explanation: Explanation) -> Table:
-    drawn = table(("", "token", "removed by", "model", "after filters"), left=3)
-    for candidate in explanation.candidates:
-        chosen = "*" if candidate.token == explanation.token else ""
-        after = MISSING if candidate.removed_by else figure(candidate.after)
-        text, removed_by = repr(candidate.text), candidate.removed_by or ""
-        drawn.add_row(chosen, text, removed_by, figure(candidate.probability), after)
-    return drawn
 
 
 PROMPT = "> "

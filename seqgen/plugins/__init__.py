@@ -7,6 +7,7 @@ BROUGHT = {
     "cache": ("continuous-cache", "fitted-cache"),
     "data": ("token-statistics",),
     "exchange": ("huggingface", "marian", "sentencepiece"),
+    "explain": ("explained-tokens",),
     "hmm": ("hmm",),
     "hopfield": ("hopfield",),
     "labels": (

@@ -13,7 +13,7 @@ import numpy as np
 from seqgen import hooks
 from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import UsageError
-from seqgen.generation import beam_search, explain, prompts, sample, text_batch
+from seqgen.generation import beam_search, prompts, sample, suggest, text_batch
 from seqgen.scoring import compare as comparing
 from seqgen.scoring import embedding
 from seqgen.scoring.evaluate import held_out
@@ -95,9 +95,9 @@ class Model:
         options = _options(SampleOptions, **settings)
         return sample.stream(self.loaded.with_labels(labels), prompt, options)
 
-    def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[explain.Suggestion]:
+    def suggest(self, prompts: Prompts, count: int = 10) -> Iterator[suggest.Suggestion]:
         """Yield the `count` most probable next tokens of each prompt, most probable first."""
-        return explain.suggest(self.loaded, _several(prompts), count)
+        return suggest.suggest(self.loaded, _several(prompts), count)
 
     def beam_search(
         self, prompts: Prompts = "", *, labels: Sequence[str] = (), **settings: Any

@@ -7,19 +7,15 @@ from dataclasses import replace
 import forked
 import pytest
 import torch
-from helpers_cli import needs
+from helpers_cli import has_plugin, needs
 from known_models import fake, loaded_as
 from prefix_tables import Table
 
-from seqgen.cli.beam_search import _put_tree
-from seqgen.cli.sample import put_explanations
-from seqgen.cli.shell.output import Output
 from seqgen.generation import beam_search as beams
-from seqgen.generation.explain import explain, suggest
 from seqgen.generation.processors import Forbid
 from seqgen.generation.sample import sample
+from seqgen.generation.suggest import suggest
 from seqgen.settings.generation import BeamOptions, SampleOptions
-from seqgen.text.tokenizers import KINDS
 from seqgen.text.tokenizers.byte import ByteTokenizer
 from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.text.tokenizers.word import WhitespaceTokenizer
@@ -56,49 +52,6 @@ def test_suggestions_read_a_batch_of_prompts_at_once():
     assert loaded.model.calls == [(1, 1), (2, 3), (1, 4), (1, 3)]
     alone = [replace(f, index=i) for i, p in enumerate(prompts) for f in suggest(loaded, [p], 9)]
     assert found == alone
-
-
-def test_explanations_tell_what_sample_does():
-    loaded = fake()
-    options = SampleOptions(seed=3, max_tokens=6, top_k=2, num_samples=2)
-    found = list(explain(loaded, ["a", "b"], options, candidates=99))
-    for record in sample(loaded, ["a", "b"], options):
-        steps = [f for f in found if (f.index, f.sample) == (record.index, record.sample)]
-        assert [f.step for f in steps] == list(range(record.tokens))
-        assert "".join(loaded.tokenizer.decode([f.token]) for f in steps) == record.text
-        assert sum(f.logprob for f in steps) == pytest.approx(record.logprob)
-    for step in found:
-        left = [c for c in step.candidates if c.removed_by is None]
-        possible = [c for c in step.candidates if c.token not in loaded.never]
-        assert len(left) == min(2, len(possible))
-        assert sum(c.after for c in left) == pytest.approx(1, rel=1e-5)
-        assert step.token in {c.token for c in left}
-        assert {c.removed_by for c in step.candidates} <= {None, "forbidden", "top-k"}
-        for removed in step.removed:
-            by = [c for c in step.candidates if c.removed_by == removed.filter]
-            assert removed.count == len(by)
-            assert removed.tokens == [c.text for c in by]
-        never = {c.token for c in step.candidates if c.removed_by == "forbidden"}
-        assert never == {c.token for c in step.candidates} & set(loaded.never)
-        gone = [c.probability for c in step.candidates if c.removed_by == "top-k"]
-        assert min(c.probability for c in left) >= max(gone, default=0)
-
-
-def test_brackets_are_shown_as_they_are(capfd):
-    loaded = fake(KINDS["whitespace"].train(["[ [bold] [/bold] :smile: a"]))
-    options = SampleOptions(seed=3, max_tokens=4, force="[bold]", top_k=1)
-    put_explanations(explain(loaded, [""], options, candidates=99), "prompt", Output())
-    (tree,) = beams.explain(loaded, ["[bold]"], BeamOptions(nbest=3, max_tokens=2))
-    _put_tree(tree, "prompt", Output())
-    explained, searched = capfd.readouterr().out.split("prompt 0: '[bold]'\n")
-    for token in ("[", "[bold]", "[/bold]", ":smile:"):
-        assert f" '{token}' " in explained
-        assert f" '{token}' " in searched
-    assert "token 0: '[bold]'\n" in explained
-    assert [f"{beam.finish_reason}: {beam.text!r}" in searched for beam in tree.hypotheses] == [
-        True
-    ] * 3
-    assert r"\[" not in explained + searched
 
 
 def test_best_of_keeps_the_likeliest_by_token():
@@ -158,16 +111,6 @@ def test_a_stop_before_the_minimum_ends_nothing():
         assert record.tokens > 5
         assert "a" not in record.text[5:]
     assert "stop" in reasons
-
-
-def test_what_is_forced_is_not_removed_though_banned():
-    loaded = fake()
-    options = SampleOptions(seed=3, max_tokens=1, ban=["b"], force="b")
-    (step,) = explain(loaded, ["a"], options, candidates=99)
-    assert step.text == "b"
-    (chosen,) = (c for c in step.candidates if c.token == step.token)
-    assert (chosen.after, chosen.removed_by) == (1.0, None)
-    assert {c.removed_by for c in step.candidates if c is not chosen} == {"forbidden", "force"}
 
 
 def test_the_tree_of_a_search():
@@ -302,8 +245,9 @@ def test_the_command_line(tmp_path):
     assert "rank 0" in tree[1]
     nodes = seqgen("beam-search", "a", "--explain", "--json", "--max-tokens", "2", text="")
     assert {json.loads(line)["fate"] for line in nodes[1].splitlines()} >= {"live", "finished"}
-    table = seqgen("sample", "a", "--explain", "--max-tokens", "2", "--top-k", "2", text="")
-    assert "top-k removed" in table[1]
+    if has_plugin("explain"):
+        table = seqgen("sample", "a", "--explain", "--max-tokens", "2", "--top-k", "2", text="")
+        assert "top-k removed" in table[1]
     wrong = seqgen("beam-search", "a", "--beams", "4", "--groups", "3", text="")
     assert wrong[:2] == (2, "")
     assert wrong[2].count("\n") == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_cli import has_plugin, records, refusal
+from helpers_cli import has_plugin, needs, records, refusal
 from small_pairs import HEADS, TINY, pairs_of, trained
 
 from seqgen import store
@@ -190,7 +190,7 @@ def test_headings_name_sources(tsv, capsys, monkeypatch):
     train([tsv], architecture="ngram", name="text", settings={"order": 2})
     monkeypatch.setattr("seqgen.cli.shell.output.is_terminal", lambda stream: True)
     for model, called in (("t", "source"), ("text", "prompt")):
-        for more in ((), ("--explain",)):
+        for more in ((), ("--explain",)) if has_plugin("explain") else ((),):
             for command in ("sample", "beam-search"):
                 capsys.readouterr()
                 line = [command, "one", "two", "-m", model, "--max-tokens", "1", "--seed", "1"]
@@ -353,6 +353,7 @@ def test_samples_depend_on_the_source_and_its_number_alone(tsv, capsys):
     assert [(r["index"], r["sample"]) for r in together] == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
+@needs("explain")
 def test_explanations_and_suggestions_are_of_a_source(tsv, capsys):
     trained(tsv)
     suggested = records(capsys, "sample", "one", "-m", "t", "--suggest", 2)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers_cli import has_plugin, records, refusal
+from helpers_cli import has_plugin, needs, records, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT
@@ -175,6 +175,7 @@ def test_a_text_does_not_depend_on_its_batch(capsys):
     assert together == alone
 
 
+@needs("explain")
 def test_explain_names_the_filter(capsys):
     steps = records(
         capsys, "sample", "The mayo", "-m", "subwords", "--heal", "--explain", "--seed", "1"

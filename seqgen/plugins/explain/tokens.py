@@ -1,4 +1,4 @@
-"""Explanations of generated text: top next tokens, and what each filter removed."""
+"""`seqgen sample --explain`: how each token was chosen, and what each filter removed."""
 
 from __future__ import annotations
 
@@ -9,33 +9,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.generation.processors import IMPOSSIBLE, Forbid, likeliest, normalise
-from seqgen.generation.prompts import batches, open_sources
+from seqgen.cli.shell.output import Output, console, standard_output
+from seqgen.cli.shell.tables import MISSING, count, figure, table
+from seqgen.generation.processors import IMPOSSIBLE
 from seqgen.generation.sample import SampleOptions, Writer
-from seqgen.generation.text_batch import Row, prefill
-from seqgen.settings import require
+from seqgen.generation.suggest import most_probable, piece
+from seqgen.generation.text_batch import Row
 from seqgen.wording import ShortRepr
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from seqgen.cli.shell.writing import TextWriter
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.sources import Vectors
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """Record of `seqgen sample --suggest K --json`: one probable next token.
-
-    `probability` is the token's among those that can be written, `logprob` the model's own.
-    """
-
-    index: int
-    rank: int
-    prompt: str
-    token: int
-    text: str
-    probability: float
-    logprob: float
-    model: str
 
 
 @dataclass(frozen=True)
@@ -84,34 +71,42 @@ class Explanation(ShortRepr):
     model: str
 
 
-def suggest(
-    loaded: LoadedModel, prompts: Iterable[str | Vectors], count: int, batch_size: int = 32
-) -> Iterator[Suggestion]:
-    """Yield the `count` most probable next tokens of each prompt, most probable first.
+def put_tokens(writing: TextWriter, sampling: SampleOptions) -> None:
+    """Print how each token of the texts was chosen."""
+    loaded = writing.loaded
+    tokens = explain(loaded, writing.texts, sampling)
+    put_explanations(tokens, loaded.conditioning.prompt, writing.out)
 
-    Raises:
-        UsageError: `count` is below 1.
-        SeqgenError: a prompt has something the model does not know.
+
+def put_explanations(explanations: Iterable[Explanation], what: str, out: Output) -> None:
+    """Print how each token was chosen: JSON records, or one table per token.
+
+    Args:
+        explanations: a token each.
+        what: they go on from, as "prompt".
+        out: takes them.
     """
-    require(count >= 1, f"--suggest must be at least 1, not {count}")
-    for batch in batches(loaded, prompts, batch_size):
-        histories = [prompt.tokens for prompt in batch]
-        model_log_probs = normalise(
-            prefill(loaded.model, histories, *open_sources(loaded, batch))[0]
-        )  # (B, V)
-        allowed = Forbid(loaded.never)(histories, model_log_probs)
-        for row, prompt in enumerate(batch):
-            for rank, token in enumerate(_likeliest(allowed[row], count)):
-                yield Suggestion(
-                    index=prompt.index,
-                    rank=rank,
-                    prompt=prompt.text,
-                    token=token,
-                    text=piece(loaded, token),
-                    probability=math.exp(allowed[row, token]),
-                    logprob=model_log_probs[row, token].item(),
-                    model=loaded.stored.name,
-                )
+    for explanation in explanations:
+        if out.record(explanation):
+            continue
+        screen = console(standard_output())
+        which = f"{what} {explanation.index}, sample {explanation.sample}"
+        screen.print(f"{which}, token {explanation.step}: {explanation.text!r}")
+        screen.print(_candidates(explanation))
+        for removed in explanation.removed:
+            mass, tokens = figure(removed.mass), " ".join(map(repr, removed.tokens))
+            screen.print(f"{removed.filter} removed {count(removed.count)} (mass {mass}): {tokens}")
+        screen.print()
+
+
+def _candidates(explanation: Explanation) -> Table:
+    drawn = table(("", "token", "removed by", "model", "after filters"), left=3)
+    for candidate in explanation.candidates:
+        chosen = "*" if candidate.token == explanation.token else ""
+        after = MISSING if candidate.removed_by else figure(candidate.after)
+        text, removed_by = repr(candidate.text), candidate.removed_by or ""
+        drawn.add_row(chosen, text, removed_by, figure(candidate.probability), after)
+    return drawn
 
 
 def explain(
@@ -161,7 +156,8 @@ def _explained(
             texts = [piece(writer.loaded, v) for v in first]
             mass = float(np.exp(before[gone]).sum())
             removed.append(FilteredTokens(name, len(gone), mass, texts))
-    shown = dict.fromkeys([*_likeliest(model_log_probs, count), *_likeliest(final, count), token])
+    likely = [*most_probable(model_log_probs, count), *most_probable(final, count)]
+    shown = dict.fromkeys([*likely, token])
     candidates = [
         Candidate(
             token=v,
@@ -186,14 +182,3 @@ def _explained(
         seed=writer.options.seed,
         model=writer.loaded.stored.name,
     )
-
-
-def piece(loaded: LoadedModel, token: int) -> str:
-    """Format a token for display."""
-    return loaded.tokenizer.pieces([token])[0]
-
-
-def _likeliest(log_probs: np.ndarray, count: int) -> list[int]:
-    """Find the most probable ids of (V,) with nonzero probability; ties go to the smaller id."""
-    order = likeliest(log_probs)[:count].tolist()
-    return [token for token in order if log_probs[token] > IMPOSSIBLE]
