@@ -174,7 +174,7 @@ class SpeedTrial:
         question = "training in bf16, as fast and as well"
         if (known := self._known(question)) is not None:
             return known["times_as_fast"]
-        if self.deadline.has_passed:
+        if self.deadline.is_over:
             return None
         with restored_randomness(self.device):
             trained = self.model(), self.batches(), self.training
@@ -222,7 +222,7 @@ class SpeedTrial:
         slowed down by other work.
         """
         known = self.known_speeds
-        if self.deadline.has_passed and (known or self.estimate is not None):
+        if self.deadline.is_over and (known or self.estimate is not None):
             return max(known.values(), default=self.estimate)
         measured = self.measure()
         return max(*known.values(), *measured.values(), 0.0)
@@ -249,11 +249,11 @@ class SpeedTrial:
 
     def gains(self, other: SpeedTrial) -> bool:
         """Check whether this trial is at least `LEAST_GAIN` times as fast as `other`."""
-        if self.deadline.has_passed and not self.known_speeds:
+        if self.deadline.is_over and not self.known_speeds:
             return False
         if self.speed < LEAST_GAIN * other.speed:
             return False
-        if self.deadline.has_passed:
+        if self.deadline.is_over:
             return True
         # The first two measurements were some seconds apart, so measure again in alternation.
         both = [lambda one=one: max(one.measure().values()) for one in (self, other)]
@@ -402,7 +402,7 @@ def _largest_size(
 
     *larger, smallest = _allowed_sizes(plan, prepared)
     least = trial_of(smallest)
-    if deadline.has_passed:
+    if deadline.is_over:
         least = replace(least, estimate=USUAL_OPERATIONS / (6 * least.parameters))
     for size in larger:
         # No larger model is faster. So most need no trial, which may take them minutes.
@@ -549,7 +549,7 @@ def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
         return training
     one_process = trial.device.type == "cpu" and ranks.world_size() == 1
     speeds = trial.known_speeds if threads > 1 and one_process else {1: 1.0}
-    if not speeds and _is_long(trial) and not trial.deadline.has_passed:
+    if not speeds and _is_long(trial) and not trial.deadline.is_over:
         with contextlib.suppress(SeqgenError):  # training diverges
             speeds = trial.measure()
     times = speeds.get(threads, 0.0) / speeds[1] if speeds.get(1) else 0.0

@@ -26,10 +26,15 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left, at least 0; rank 0's on all ranks."""
-        return ranks.broadcast(max(0.0, self.at - time.monotonic()))
+        """Seconds left for this process, at least 0."""
+        return max(0.0, self.at - time.monotonic())
 
     @property
     def has_passed(self) -> bool:
-        """Whether no time is left."""
+        """Whether no time is left for this process."""
         return not self.left
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left for rank 0; all ranks must ask."""
+        return ranks.broadcast(self.has_passed)

@@ -79,7 +79,7 @@ def with_short_steps(
     Raises:
         SeqgenError: training diverges.
     """
-    limit = min(LONGEST_STEP, max(SHORTEST_STEP, STEP_SHARE * deadline.left))
+    limit = min(LONGEST_STEP, max(SHORTEST_STEP, STEP_SHARE * ranks.broadcast(deadline.left)))
     tokens = FIRST_TOKENS
     while tokens < batches.batch(0).tokens.size:
         some, possible = FirstTokens(batches, tokens), 0.0
@@ -108,7 +108,7 @@ def highest(measures: Sequence[Callable[[], float]], deadline: Deadline) -> list
         for measure, found in zip(measures, values, strict=True):
             found.append(measure())
         enough = len(values[0]) >= LEAST_SLICES and all(map(_nearly_equal, values))
-        done = ranks.broadcast(enough) or own.has_passed
+        done = ranks.broadcast(enough) or own.is_over
     return [max(found) for found in values]
 
 

@@ -338,7 +338,7 @@ def _train_and_store(
         )
         ranks.run_on_leader(lambda: count_ngrams(session))
         with telling_how_to_resume(loaded.stored):
-            ended = session.run()
+            ended = ranks.broadcast(session.run())
             _remember_speed(ready, options.place, ended)
             return ranks.run_on_leader(lambda: finish(session, ended))
 

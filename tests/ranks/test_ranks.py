@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -194,6 +195,20 @@ def test_if_one_process_ends_so_do_the_others(ends, said, tmp_path):
     found = subprocess.run([*launcher, script], capture_output=True, text=True, timeout=100)
     assert found.returncode == 1
     assert said in found.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [["--steps", "4"], ["--minutes", "0.1"]])
+def test_the_command_ends_with_the_result_of_the_run(budget, tmp_path, home):
+    """Rank 0 alone validates, chooses and stores after the last step; the other waits for it."""
+    (tmp_path / "a.txt").write_text("to be or not to be\n" * 60)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    small = ["--model", "gru", "--hidden-size", "8", "--layers", "1", "--seq-len", "8"]
+    command = [*launcher, "-m", "seqgen", "train", "a.txt", *small, *budget, "--quiet", "--json"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert found.returncode == 0, found.stderr
+    (line,) = found.stdout.splitlines()
+    assert json.loads(line)["stopped"] == budget[0].removeprefix("--")
 
 
 ONE_FREEZES = """

@@ -1,4 +1,4 @@
-"""Zip and tar archives of texts, read as a stream: nothing is unpacked to disk."""
+"""Zip and tar archives of texts, read as one text, which is kept in the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.plugins.documents.document import MOST_BYTES, MOST_EXPANSION
-from seqgen.plugins.documents.reading import READERS, open_document
+from seqgen.plugins.documents.reading import READERS, open_document, read_kept
 from seqgen.text.file_kinds import HEAD_BYTES, UNPACKED, recognise_kind
 from seqgen.text.reading import LINE_END, decode_blocks, join_files
 from seqgen.wording import first_names, plural
@@ -29,6 +29,16 @@ def read_archive(path: Path) -> Generator[str, None, str]:
     """Yield the texts in an archive, one after another; return what was taken from it.
 
     Files that are not text are left out, as in a folder.
+
+    Raises:
+        SeqgenError: the archive is damaged or encrypted, has no text, or expands too far.
+    """
+    ending = "".join(path.suffixes[-2:]).lower()
+    return (yield from read_kept(path, ending, lambda: _extract(path)))
+
+
+def _extract(path: Path) -> Generator[str, None, str]:
+    """Extract the texts in an archive; see `read_archive`.
 
     Raises:
         SeqgenError: the archive is damaged or encrypted, has no text, or expands too far.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Generator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.packages import require_packages
@@ -15,6 +18,7 @@ from seqgen.plugins.documents.html import read_html
 from seqgen.plugins.documents.office import read_docx, read_epub, read_odt
 from seqgen.plugins.documents.pdf import read_pdf
 from seqgen.store.cache import kept_index_files
+from seqgen.text.reading import decode_blocks
 
 # Counts up when the same file gives another text.
 VERSION = 1
@@ -60,31 +64,89 @@ def read_document(path: Path) -> Generator[str, None, str]:
         SeqgenError: the document cannot be read.
     """
     ending = path.suffix.lower()
-    with path.open("rb") as file:
-        about = {"document": _sha256(file), "ending": ending, "version": VERSION}
     if ending in PACKAGES:
         require_packages(str(path), PACKAGES[ending])
-        about |= {"package": metadata.version(PACKAGES[ending])}
 
-    extracted: list[Document] = []
-
-    def content() -> dict[str, list[bytes]]:
+    def extract() -> Generator[str, None, str]:
         with path.open("rb") as file:
             document = open_document(file, ending, str(path))
-        extracted.append(document)
-        return {"document": [document.text.encode()], "taken": [document.taken.encode()]}
+        yield document.text
+        return document.taken
 
-    try:
-        text, taken = (
-            kept.read_text(encoding="utf-8")
-            for kept in kept_index_files(about, content, "document", "taken")
-        )
-    except (SeqgenError, OSError):
-        if not extracted:
-            raise
-        text, taken = extracted[0].text, extracted[0].taken  # the cache cannot be written
-    yield text
+    return (yield from read_kept(path, ending, extract))
+
+
+def read_kept(
+    path: Path, ending: str, extract: Callable[[], Generator[str, None, str]]
+) -> Generator[str, None, str]:
+    """Yield the text of a file, which is extracted once and kept; return what was taken from it.
+
+    Args:
+        path: of the file.
+        ending: what decides how it is read.
+        extract: yields the text in pieces, and returns what was taken from the file.
+
+    Raises:
+        SeqgenError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        about = {"document": _sha256(file), "ending": ending, "version": VERSION}
+    about |= {"packages": _versions(ending)}
+    is_extracted = False
+
+    with tempfile.TemporaryFile() as file:  # the text of an archive may be large
+
+        def content() -> dict[str, list[Any]]:
+            nonlocal is_extracted
+            taken = _write_all(file, extract())
+            is_extracted = True
+            return {"document": [_Blocks(file)], "taken": [taken.encode()]}
+
+        try:
+            text, taken = kept_index_files(about, content, "document", "taken")
+        except (SeqgenError, OSError):
+            if not is_extracted:
+                raise
+            return (yield from extract())  # the cache cannot be written
+    with text.open("rb") as file:
+        yield from decode_blocks(iter(lambda: file.read(BLOCK), b""), str(path))
+    return taken.read_text(encoding="utf-8")
+
+
+def _write_all(file: IO[bytes], pieces: Generator[str, None, str]) -> str:
+    """Write what a generator yields to a file; return what it returns."""
+    taken = ""
+
+    def noting() -> Generator[str, None, None]:
+        nonlocal taken
+        taken = yield from pieces
+
+    file.writelines(piece.encode() for piece in noting())
     return taken
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Content of a temporary file, in blocks; see `seqgen.files.Parts`."""
+
+    file: IO[bytes]
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the blocks."""
+        self.file.seek(0)
+        yield from iter(lambda: self.file.read(BLOCK), b"")
+
+
+def _versions(ending: str) -> dict[str, str]:
+    """List the versions of the packages that read files of an ending; of archives, all."""
+    names = [PACKAGES[ending]] if ending in PACKAGES else []
+    if ending not in READERS:
+        names = sorted(PACKAGES.values())
+    versions = {}
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def open_document(file: IO[bytes], ending: str, name: str) -> Document:

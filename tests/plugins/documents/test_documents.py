@@ -15,7 +15,7 @@ from helpers_cli import needs
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.text.reading import decode_file
+from seqgen.text.reading import decode_file, document_facts
 
 pytestmark = needs("documents")
 COUNT = ("--model", "ngram", "--order", "2", "--val", "none", "--name", "m", "--overwrite")
@@ -361,6 +361,33 @@ def test_a_run_on_documents_resumes_and_extracts_once(tmp_path, monkeypatch):
     moved = path.rename(tmp_path / "moved.odt")
     assert run(["train", "--resume", "r", "--data", str(moved), "-q"]) == 0
     assert len(calls) == 1
+
+
+def test_an_archive_is_extracted_once_and_again_when_it_has_changed(tmp_path, monkeypatch):
+    from seqgen.plugins.documents import archives
+
+    path = pack(
+        tmp_path / "a.zip", {"b.txt": b"second\n", "a.txt": b"first\n", "c.png": b"\x89PNG\0"}
+    )
+    calls = []
+    extract = archives._extract
+    monkeypatch.setattr(archives, "_extract", lambda path: calls.append(path) or extract(path))
+    before = text_of(path)
+    assert sorted(before.splitlines()) == ["first", "second"]
+    assert document_facts(path).taken.endswith("1 file left out (c.png)")
+    assert text_of(path.rename(tmp_path / "moved.zip")) == before
+    assert len(calls) == 1
+    pack(path, {"a.txt": b"another\n"})
+    assert text_of(path) == "another\n"
+    assert len(calls) == 2
+
+
+def test_an_archive_is_read_where_the_cache_cannot_be_written(tmp_path, monkeypatch):
+    path = pack(tmp_path / "a.zip", {"a.txt": b"text\n"})
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "cache").write_text("a file")
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    assert text_of(path) == "text\n"
 
 
 def test_documents_are_read_where_the_cache_cannot_be_written(tmp_path, monkeypatch):
