@@ -31,7 +31,7 @@ def loaded_of(model, tokenizer):
         tokenizer=tokenizer,
         framing=FRAMING,
         backward=False,
-        stored=SimpleNamespace(name="small"),
+        stored=SimpleNamespace(name="small", config={"architecture": "ngram"}),
         conditioning=Unconditional("small"),
         ids=lambda text: tuple(tokenizer.encode(text).tolist()),
     )
