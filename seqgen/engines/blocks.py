@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from seqgen.engines.native.library import library
+
 # Whole numbers (N, groups, ...), their scales and minima (N, groups), or no minima.
 Unpacked = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 # Weights that are dequantized at a time.
@@ -132,6 +134,12 @@ def dequantize(raw: np.ndarray, name: str) -> np.ndarray:
         return (np.ascontiguousarray(raw).view("<u2").astype(np.uint32) << 16).view(np.float32)
     if kind.unpack is None:
         return np.ascontiguousarray(raw).view({"F32": "<f4", "F16": "<f2"}[name]).astype("f4")
+    if (native := library()) is not None:
+        raw = np.ascontiguousarray(raw)
+        values = np.empty((len(raw), raw.size // kind.width * kind.size // max(1, len(raw))), "f4")
+        blocks = raw.size // kind.width
+        native.dequantize(CODES[name], blocks, raw.ctypes.data, values.ctypes.data)
+        return values
     q, scales, minima = kind.unpack(raw.reshape(-1, kind.width))
     values = q * scales[..., None]
     if minima is not None:
@@ -201,6 +209,9 @@ class BlockMatrix:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __deepcopy__(self, memo: Any) -> BlockMatrix:
+        return self  # never changed
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):

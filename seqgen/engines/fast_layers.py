@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from seqgen.engines.blocks import BlockMatrix
 from seqgen.engines.quantized import OF_HEAD, QUANTIZED, QuantizedMap
 from seqgen.engines.tensor_products import asks_onednn
 
@@ -46,9 +48,11 @@ class FastLinear(nn.Linear):
 
     Attributes:
         quantized: the map in fewer bits, for writing and scoring; None for the weights as they are.
+        stored: W as its file has it, in place of the weight; see `low_rank.keep_stored`.
     """
 
     quantized: QuantizedMap | None = None
+    stored: Tensor | BlockMatrix | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if self.quantized is not None:
@@ -65,17 +69,25 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
-def frozen_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def frozen_linear(x: Tensor, weight: Tensor | BlockMatrix, bias: Tensor | None) -> Tensor:
     """Compute x W^T + b (..., O) of x (..., I), differentiable in x alone.
 
-    W may be of another floating-point type than x; it is converted for the product and kept as it
-    is for the gradient.
+    W may be of another floating-point type than x, or in blocks; it is converted for the product
+    and kept as it is for the gradient.
     """
     kind = x.dtype
     if torch.is_autocast_enabled(x.device.type):
         kind = torch.get_autocast_dtype(x.device.type)
     bias = None if bias is None else bias.detach().to(kind)
-    return _FrozenLinear.apply(x, weight.detach(), bias, kind)
+    weight = weight.detach() if isinstance(weight, Tensor) else weight
+    return _FrozenLinear.apply(x, weight, bias, kind)
+
+
+def numbers_of(weight: Tensor | BlockMatrix, kind: torch.dtype) -> Tensor:
+    """Convert a matrix to a floating-point type."""
+    if isinstance(weight, BlockMatrix):
+        weight = torch.from_numpy(np.asarray(weight))
+    return weight.to(kind)
 
 
 class _FrozenLinear(Function):
@@ -83,17 +95,23 @@ class _FrozenLinear(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, kind: torch.dtype
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | BlockMatrix,
+        bias: Tensor | None,
+        kind: torch.dtype,
     ) -> Tensor:
-        ctx.save_for_backward(weight)
+        ctx.save_for_backward(weight if isinstance(weight, Tensor) else None)
+        ctx.stored = None if isinstance(weight, Tensor) else weight
         ctx.kind = x.dtype
-        return linear(x.to(kind), weight.to(kind), bias)
+        return linear(x.to(kind), numbers_of(weight, kind), bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = ctx.saved_tensors
-        d_x = linear(d_y, weight.to(d_y.dtype).T, None)
+        weight = ctx.stored if weight is None else weight
+        d_x = linear(d_y, numbers_of(weight, d_y.dtype).T, None)
         return d_x.to(ctx.kind), None, None, None
 
 

@@ -8,13 +8,14 @@ with A (r, columns) drawn from a normal distribution and B (rows, r) zero at fir
 training begins with the model as it was. Only A and B are trained. Maps that are stacked in one
 matrix, as those to queries, keys and values or the gates of a cell, each have an A and a B.
 
-In a linear layer the update is added to W x, so that no matrix of the size of W is made, and W may
-be stored in fewer bits. Elsewhere it is added to W: a recurrent layer uses W many times in a call,
-and no equation has to know of it.
+In a linear layer the update is added to W x, so that no matrix of the size of W is kept, and W may
+be stored in fewer bits (QLoRA, Dettmers et al. 2023). Elsewhere it is added to W: a recurrent layer
+uses W many times in a call, and no equation has to know of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
@@ -22,7 +23,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from seqgen.engines.fast_layers import FastLinear, frozen_linear
+from seqgen.engines.blocks import BlockMatrix
+from seqgen.engines.fast_layers import FastLinear, frozen_linear, numbers_of
 from seqgen.models.network import Network, hidden_matrices
 
 A, B = "lora_a", "lora_b"
@@ -66,7 +68,8 @@ class AdaptedLinear(FastLinear):
     def forward(self, x: Tensor) -> Tensor:
         if self.quantized is not None:
             return self.quantized.over(x)
-        (update,), frozen = self.parametrizations.weight, self.parametrizations.weight.original
+        (update,), frozen = self.parametrizations.weight, self.stored
+        frozen = self.parametrizations.weight.original if frozen is None else frozen
         return frozen_linear(x, frozen, self.bias) + update.of(x)
 
 
@@ -107,10 +110,51 @@ def add_adapters(network: Network, rank: int, alpha: float) -> None:
         parametrize.register_parametrization(module, name, adapter, unsafe=True)
 
 
+def keep_stored(network: Network, tensors: Mapping[str, Tensor | BlockMatrix]) -> dict[str, Tensor]:
+    """Give linear layers that adapters suit their matrices in the types of a file.
+
+    Args:
+        network: without weights as yet.
+        tensors: its weights by name.
+
+    Returns:
+        The weights to load. One number, not a number, stands for each matrix that is kept.
+    """
+    suited, weights = {parameter for parameter, _ in hidden_matrices(network)}, {}
+    named = dict(network.named_modules())
+    for name, tensor in tensors.items():
+        path, _, leaf = name.rpartition(".")
+        module = named.get(path)
+        if isinstance(tensor, Tensor) and (tensor.ndim < 2 or tensor.itemsize > 2):
+            weights[name] = tensor
+        elif type(module) is FastLinear and leaf == "weight" and module.weight in suited:
+            module.stored = tensor
+            weights[name] = torch.full((1, 1), math.nan).expand(tensor.shape)
+        else:
+            weights[name] = numbers_of(tensor, torch.float32)
+    return weights
+
+
+def share_stored(network: Network, other: Network) -> None:
+    """Give a network the matrices that another of the same layers keeps as in its file."""
+    for module, same in zip(network.modules(), other.modules(), strict=True):
+        if isinstance(same, FastLinear):
+            module.stored = same.stored
+
+
+def convert_stored(network: Network) -> None:
+    """Make float32 of the matrices that a network keeps as in its file."""
+    for module in network.modules():
+        if isinstance(module, FastLinear) and module.stored is not None:
+            chain = module.parametrizations.weight if parametrize.is_parametrized(module) else None
+            weight = module.weight if chain is None else chain.original
+            weight.data, module.stored = numbers_of(module.stored, torch.float32), None
+
+
 def store_frozen(network: Network, kind: torch.dtype) -> None:
     """Store the frozen matrices of linear layers with adapters in another floating-point type."""
     for module in network.modules():
-        if isinstance(module, AdaptedLinear):
+        if isinstance(module, AdaptedLinear) and module.stored is None:
             frozen = module.parametrizations.weight.original
             frozen.data = frozen.data.to(kind)
 
@@ -158,7 +202,8 @@ def merge_adapters(
         weight = weights.get(matrix)
         if weight is None or not _fits(weight, pair[A], pair[B]):
             raise ValueError(f"the adapter of {matrix[:80]} does not fit its matrix")
-        updated[matrix] = weight + low_rank_update(pair[A], pair[B], alpha / rank).to(weight)
+        wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
+        updated[matrix] = wide + low_rank_update(pair[A], pair[B], alpha / rank).to(wide)
     return updated
 
 

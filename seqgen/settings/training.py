@@ -261,8 +261,8 @@ class TrainingConfig(RegimeConfig):
         bounds=ranges.RATES,
     )
     lora_base: Literal["float32", "bf16"] | None = setting(
-        "With lora: type in which the frozen matrices are kept in memory; by default bf16 if they "
-        "are stored in 16 bits or precision is bf16, else float32."
+        "With lora: type in which the frozen matrices are kept in memory; by default that of the "
+        "base's file, also blocks of 4 or 8 bits, and bf16 instead of float32 if precision is bf16."
     )
     features: str | None = setting(
         "For --task: also give the encoder the features of this trained model, which is not "

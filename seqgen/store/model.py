@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from seqgen.engines.blocks import BlockMatrix
     from seqgen.models.arrays import ArrayNetwork
     from seqgen.models.base import LanguageModel
     from seqgen.registry import Architecture
@@ -460,8 +461,11 @@ class StoredModel(TrainingFolder):
         except ValueError as error:
             raise self._damaged(error) from None
 
-    def load(self) -> tuple[LanguageModel, Tokenizer]:
+    def load(self, keeps_types: bool = False) -> tuple[LanguageModel, Tokenizer]:
         """Build the model, in evaluation mode on the CPU, and its tokenizer.
+
+        Args:
+            keeps_types: matrices stay in the types of the file, for adapters alone; see `fill`.
 
         Raises:
             SeqgenError: a part is missing or damaged, or does not fit the others.
@@ -469,7 +473,7 @@ class StoredModel(TrainingFolder):
         from seqgen.store.torch_models import fill
         from seqgen.text.tokenizers import load_tokenizer
 
-        model = fill(*self.shape(), self.weights, self.path)
+        model = fill(*self.shape(), self.weights, self.path, keeps_types)
         tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
@@ -512,24 +516,30 @@ class StoredModel(TrainingFolder):
         self.check(largest=CHEAP)
         return model, tokenizer
 
-    def load_to_train(self) -> tuple[LanguageModel, Tokenizer]:
+    def load_to_train(self, keeps_types: bool = False) -> tuple[LanguageModel, Tokenizer]:
         """Build the model for training, with adapters kept separate from the base.
+
+        Args:
+            keeps_types: of the base; see `load`.
 
         Raises:
             SeqgenError: see `load`.
         """
         if self.members:
             return self._load_members()
-        model, tokenizer = self.load()
-        if self.is_adapter:
-            from seqgen.models.base import load_weights
-            from seqgen.models.low_rank import add_adapters
-            from seqgen.store.torch_models import fill
+        if not self.is_adapter:
+            return self.load()
+        from seqgen.models.base import load_weights
+        from seqgen.models.low_rank import add_adapters
+        from seqgen.store.torch_models import fill
+        from seqgen.text.tokenizers import load_tokenizer
 
-            model = fill(*self.shape(), self.base.weights, self.path)
-            add_adapters(model, self.adapter.rank, self.adapter.alpha)
-            load_weights(model, self.own_tensors())
-        return model, tokenizer
+        model = fill(*self.shape(), self.base.weights, self.path, keeps_types)
+        add_adapters(model, self.adapter.rank, self.adapter.alpha)
+        load_weights(model, self.own_tensors())
+        tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
+        self.check(largest=CHEAP)
+        return model.eval(), tokenizer
 
     def _load_members(self) -> tuple[LanguageModel, Tokenizer]:
         from seqgen.models.mixture.members import Members
@@ -579,25 +589,28 @@ class StoredModel(TrainingFolder):
             needs = f"{self.name} needs the plugin {shorten(plugin)}, which is not installed"
             raise SeqgenError(needs) from None
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self, keeps_blocks: bool = False) -> dict[str, Tensor | BlockMatrix]:
         """Load all weights by name; adapters come with the weights of their base.
+
+        Args:
+            keeps_blocks: matrices in blocks of few bits stay so, if no adapters change them.
 
         Raises:
             OSError, SafetensorError, ValueError: the file is missing or damaged.
             SeqgenError: the base is gone, or damaged.
         """
         if not self.is_adapter:
-            return self.own_tensors()
+            return self.own_tensors(keeps_blocks)
         from seqgen.models.low_rank import merge_adapters
 
         base, adapter = self.base.weights(), self.adapter
         return merge_adapters(base, self.own_tensors(), adapter.alpha, adapter.rank)
 
-    def own_tensors(self) -> dict[str, Tensor]:
-        """Load the tensors of `model.safetensors`; see `weights` for errors."""
+    def own_tensors(self, keeps_blocks: bool = False) -> dict[str, Tensor | BlockMatrix]:
+        """Load the tensors of `model.safetensors`; see `weights`."""
         from seqgen.store.torch_models import read_tensors
 
-        return read_tensors(self.path / layout.WEIGHTS)
+        return read_tensors(self.path / layout.WEIGHTS, keeps_blocks)
 
     def arrays(self, whole: bool = False) -> dict[str, np.ndarray] | None:
         """Memory-map the arrays of `model.safetensors`; see `mapped_arrays`."""
@@ -812,8 +825,8 @@ class Member(Networks):
     def digest(self) -> str:
         return hashlib.sha256(f"{Networks(self.path).digest} {self.number}".encode()).hexdigest()
 
-    def own_tensors(self) -> dict[str, Tensor]:
-        return self._own(super().own_tensors())
+    def own_tensors(self, keeps_blocks: bool = False) -> dict[str, Tensor | BlockMatrix]:
+        return self._own(super().own_tensors(keeps_blocks))
 
     def arrays(self, whole: bool = False) -> dict[str, np.ndarray] | None:
         arrays = super().arrays(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from seqgen.engines.tensor_products import fastest_products
 from seqgen.errors import SeqgenError, first_line
 from seqgen.files import require_regular, tensor_header
 from seqgen.models.base import LanguageModel, take_weights
+from seqgen.models.low_rank import keep_stored
 from seqgen.settings import ModelConfig
 from seqgen.store.cache import keep_measurement, kept_measurement
 from seqgen.store.layout import CONFIG, WEIGHTS
@@ -30,28 +32,30 @@ UNSTORED = 1 << 22
 def fill(
     model_class: type[LanguageModel],
     config: ModelConfig,
-    read: Callable[[], dict[str, Tensor]],
+    read: Callable[[bool], dict[str, Tensor | BlockMatrix]],
     folder: Path,
+    keeps_types: bool = False,
 ) -> LanguageModel:
     """Build a model and load its stored weights.
 
     Args:
         model_class: what to build.
         config: with these settings.
-        read: returns the weights by name.
+        read: returns the weights by name; see `StoredModel.weights`.
         folder: where both are stored, for messages.
+        keeps_types: matrices that are to have adapters stay in the types of the file.
 
     Raises:
         SeqgenError: weights are missing or damaged, or do not fit the settings.
     """
     try:
-        tensors = read()
+        tensors = read(keeps_types)
         # A damaged configuration must not allocate more than the file holds; the shapes are
         # compared below.
-        elements = sum(tensor.numel() for tensor in tensors.values())
+        elements = sum(math.prod(tensor.shape) for tensor in tensors.values())
         with SizeLimit(UNSTORED + 2 * elements):
             model = build_uninitialized(model_class, config)
-        take_weights(model, tensors)
+        take_weights(model, keep_stored(model, tensors) if keeps_types else tensors)
     except SizeLimitExceeded:
         raise SeqgenError(
             f"{folder / CONFIG} is damaged: it is of a larger model than {WEIGHTS}"
@@ -62,12 +66,12 @@ def fill(
     return model
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path, keeps_blocks: bool = False) -> dict[str, Tensor | BlockMatrix]:
     """Read the tensors of a safetensors file.
 
-    Matrices in blocks of few bits become float32. Each is copied into memory of its own, for
-    products round by where in memory a matrix lies, and
-    a resumed run is to round as before. The file is mapped anew for each, so that what was read of
+    Matrices in blocks of few bits become float32, unless they are kept. Each is copied into memory
+    of its own, for products round by where in memory a matrix lies, and a resumed run is to round
+    as before. The file is mapped anew for each, so that what was read of
     it takes no memory beside the copies.
 
     Raises:
@@ -79,12 +83,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     tensors = {}
     for name in names:
         with safe_open(require_regular(path), "pt") as file:
-            tensor = file.get_tensor(name)
-            if "rows" in header[name]:
-                matrix = BlockMatrix.read(tensor.numpy(), header[name]["rows"])
-                tensors[name] = torch.from_numpy(np.asarray(matrix))
-            else:
-                tensors[name] = tensor.clone()
+            tensor, rows = file.get_tensor(name), header[name].get("rows")
+            if rows is None or keeps_blocks:
+                tensor = tensor.clone()
+            if rows is not None:
+                tensor = BlockMatrix.read(tensor.numpy(), rows)
+                tensor = tensor if keeps_blocks else torch.from_numpy(np.asarray(tensor))
+            tensors[name] = tensor
     return tensors
 
 

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from seqgen.engines.fast_layers import linear
 
 # The loss is computed in pieces from so many logits on, each of at most so many.
-LEAST_LOGITS, PIECE = 1 << 24, 1 << 22
+LEAST_LOGITS, PIECE = 1 << 22, 1 << 22
 
 
 def cross_entropy_in_pieces(

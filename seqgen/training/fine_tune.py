@@ -11,9 +11,10 @@ import torch
 
 from seqgen import registry, store
 from seqgen.engines.memory_limit import build_uninitialized, return_freed_memory
+from seqgen.engines.precision import parameter_type
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import take_weights, weights_of
-from seqgen.models.low_rank import add_adapters, store_frozen
+from seqgen.models.low_rank import add_adapters, convert_stored, share_stored, store_frozen
 from seqgen.models.network import Network
 from seqgen.models.recurrent.settings import CELL_REGULARISERS
 from seqgen.settings import Documents, ModelConfig, conform, require
@@ -56,14 +57,18 @@ class InitialModel:
     source_tokenizer: Tokenizer | Labels | None
 
     @classmethod
-    def load(cls, name: str) -> InitialModel:
+    def load(cls, name: str, keeps_types: bool = False) -> InitialModel:
         """Load the model named by `--init-from`.
+
+        Args:
+            name: of the model.
+            keeps_types: of its matrices, for adapters; see `StoredModel.load`.
 
         Raises:
             SeqgenError: there is none, it is damaged, or it was counted.
         """
         stored = store.find(name).network_for("--init-from")
-        model, tokenizer = stored.load()
+        model, tokenizer = stored.load(keeps_types)
         if estimator := Estimator.of(stored.config["architecture"]):
             done, _ = estimator.done
             raise SeqgenError(f"{stored.name} was {done}: it has no weights to begin from")
@@ -253,12 +258,14 @@ class InitialModel:
                 f"the data has other tokens than {self.stored.name}: give the text itself"
             )
         if not shares_weights(model, self.model):
+            convert_stored(self.model)
             model.begin_from(self.model, self.classes == prepared.classes)
 
     def continued(self, config: ModelConfig) -> Network:
         """Build a model of the same class that has its weights, in the same memory."""
         model = build_uninitialized(type(self.model), config)
         take_weights(model, weights_of(self.model))
+        share_stored(model, self.model)
         return model
 
     def forget_weights(self) -> None:
@@ -300,14 +307,27 @@ def shares_weights(model: Network, other: Network) -> bool:
 SIXTEEN_BITS = {"BF16": torch.bfloat16, "F16": torch.float16}
 
 
-def store_base(model: Network, training: TrainingConfig, base: StoredModel) -> None:
-    """Keep the frozen matrices of a model with adapters in the type of their file, or as asked.
+def keeps_types(settings: Mapping[str, Any]) -> bool:
+    """Check whether the matrices of a base stay in the types of their file."""
+    return settings.get("lora") is not None and settings.get("lora_base") is None
+
+
+def place_base(
+    model: Network, training: TrainingConfig, base: StoredModel, device: torch.device
+) -> None:
+    """Bring a model with adapters to its device, and its frozen matrices to their type there.
+
+    That is the type asked for, or that of their file; blocks of few bits stay so on a CPU.
 
     Args:
-        model: on its device.
+        model: on the CPU.
         training: its settings.
         base: the model that the adapters are of.
+        device: of the model.
     """
+    if device.type != "cpu" or training.precision == "float64":
+        convert_stored(model)
+    model.to(device=device, dtype=parameter_type(training.precision))
     given = {"float32": torch.float32, "bf16": torch.bfloat16}.get(training.lora_base)
     stored = SIXTEEN_BITS.get(next(iter(base.reduced_types), ""))
     kind = given or (torch.bfloat16 if training.precision == "bf16" else stored)

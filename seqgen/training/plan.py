@@ -30,7 +30,13 @@ from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.events import Notice, Report
-from seqgen.training.fine_tune import FeatureSource, InitialModel, architecture_of, feature_source
+from seqgen.training.fine_tune import (
+    FeatureSource,
+    InitialModel,
+    architecture_of,
+    feature_source,
+    keeps_types,
+)
 from seqgen.training.regularising import Regularisation
 from seqgen.wording import plural
 
@@ -183,7 +189,8 @@ class Plan:
             report(Notice(text=f"--seq-len is reduced to the length of the text, {size}"))
         if not {"batch_size", "batch_tokens"} & given.keys():
             settled["batch_size"] = prepared.default_batch_size(training)
-        if self.origin is not None and (said := self.origin.stored.describe_conversion()):
+        keeps = device.type == "cpu" and keeps_types(vars(training))
+        if self.origin and not keeps and (said := self.origin.stored.describe_conversion()):
             report(Notice(text=said))
         if training.init_from is not None and prepared.train.oov:
             unknown = plural(prepared.train.oov, "token")
@@ -254,8 +261,9 @@ def plan_of(
         UsageError: a setting is unknown or wrong, or contradicts the preset or the origin.
         SeqgenError: there is no such model to begin from.
     """
-    begun = {**flatten_settings(config), **settings}.get("init_from")
-    origin = None if begun is None else InitialModel.load(begun)
+    asked = {**flatten_settings(config), **settings}
+    begun = asked.get("init_from")
+    origin = None if begun is None else InitialModel.load(begun, keeps_types(asked))
     if preset is not None:
         needed = preset.needs_origin and origin is None
         require(not needed, f"--preset {preset.name} fine-tunes a model: add --init-from")

@@ -23,7 +23,7 @@ from seqgen.text.tokenizers import load_tokenizer
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
-from seqgen.training.fine_tune import store_base
+from seqgen.training.fine_tune import keeps_types, place_base
 from seqgen.training.plan import check_members, override, why_not_mixable
 from seqgen.training.reload import DataLocation, overlap_warnings, reload_stored_data, tokens_of
 from seqgen.training.run import Run
@@ -165,7 +165,7 @@ def _reload_model_and_data(
     if options.shard:
         model, tokenizer = None, load_tokenizer(stored.path / store.TOKENIZER)
     else:
-        model, tokenizer = stored.load_to_train()
+        model, tokenizer = stored.load_to_train(keeps_types(vars(training)))
     tokens = tokens_of(stored, tokenizer)
     stored.check()
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
@@ -184,9 +184,10 @@ def _reload_model_and_data(
         unfilled = build_unfilled(training, lambda processes: shown(kind(config)))
         model = unfilled.shell(place)
     else:
-        shown(model).to(device=place, dtype=parameter_type(training.precision))
-        if training.lora is not None:
-            store_base(model, training, stored.base)
+        if training.lora is None:
+            shown(model).to(device=place, dtype=parameter_type(training.precision))
+        else:
+            place_base(shown(model), training, stored.base, place)
     read_by = tokenizer, prepared.config, tokens.source
     loaded = LoadedModel(stored, model, *read_by, own_framing=stored.framing(tokenizer))
     return loaded, prepared, unfilled

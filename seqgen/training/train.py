@@ -47,7 +47,7 @@ from seqgen.training.deadline import Deadline
 from seqgen.training.estimate import estimate
 from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report, notify_if_slow
-from seqgen.training.fine_tune import store_base
+from seqgen.training.fine_tune import place_base
 from seqgen.training.plan import (
     Plan,
     check_members,
@@ -369,9 +369,10 @@ def _make_new_model(
         model = ready.initial_model()
         if plan.origin is not None:
             plan.origin.forget_weights()
-        model.to(device=options.place, dtype=parameter_type(training.precision))
-        if training.lora is not None:
-            store_base(model, training, plan.origin.stored)
+        if training.lora is None:
+            model.to(device=options.place, dtype=parameter_type(training.precision))
+        else:
+            place_base(model, training, plan.origin.stored, options.place)
     if training.lora is not None:
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         adapters = f"the adapters that are trained have {plural(trained, 'number')}"

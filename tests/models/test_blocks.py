@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
+from seqgen.engines import blocks
 from seqgen.engines.arrays import Affine
 from seqgen.engines.blocks import NUMBERS, TYPES, BlockMatrix, StoredRows, dequantize
+from seqgen.engines.fast_layers import frozen_linear
 from seqgen.engines.native.library import library
 from seqgen.engines.native.maps import NativeBlockMap
 from seqgen.engines.native.recording import Recording, record_program
@@ -35,8 +38,11 @@ def theirs(raw, kind):
     return gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[kind])
 
 
+@pytest.mark.parametrize("compiled_too", [True, False])
 @pytest.mark.parametrize("kind", TYPES)
-def test_numbers_are_those_of_the_gguf_package(kind):
+def test_numbers_are_those_of_the_gguf_package(kind, compiled_too, monkeypatch):
+    if not compiled_too:
+        monkeypatch.setattr(blocks, "library", lambda: None)
     raw = drawn_rows(kind, 5, 512)
     assert np.array_equal(dequantize(raw, kind), theirs(raw, kind))
 
@@ -63,6 +69,18 @@ def test_rows_of_any_length(kind, inputs):
     x = np.random.default_rng(2).normal(size=(5, inputs)).astype("f4")
     found = NativeBlockMap(BlockMatrix([StoredRows(kind, raw)]), None)(x)
     assert np.allclose(found, x @ theirs(raw, kind).T, atol=1e-5)
+
+
+def test_a_frozen_map_of_blocks_is_that_of_its_numbers():
+    matrix = BlockMatrix([StoredRows("Q4_1", drawn_rows("Q4_1", 12, 64))])
+    whole = torch.from_numpy(theirs(matrix.parts[0].raw, "Q4_1"))
+    gradients = []
+    for weight in (matrix, whole):
+        x = torch.randn(5, 64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        y = frozen_linear(x, weight, torch.arange(12.0))
+        assert torch.equal(y, torch.nn.functional.linear(x, whole, torch.arange(12.0)))
+        gradients += torch.autograd.grad(y.square().sum(), x)
+    assert torch.equal(*gradients)
 
 
 STACKED = [("Q4_K", 64), ("Q6_K", 32), ("BF16", 5), ("Q8_0", 3)]

@@ -278,8 +278,8 @@ def test_a_model_is_trained_in_the_memory_that_it_was_read_into(base, text, monk
     def place(model):
         return model.get_parameter("embedding.weight").data_ptr()
 
-    def loaded(name):
-        origin = read(name)
+    def loaded(*about):
+        origin = read(*about)
         places.append(place(origin.model))
         return origin
 

@@ -976,6 +976,38 @@ INLINE void blocks_tile(const int type, const int outputs, const int rows, const
     }
 }
 
+/* The numbers of `blocks` blocks: s q - m, each of both operations rounded. */
+INLINE void numbers_of_blocks(const int type, int64_t blocks, const uint8_t *at, float *y) {
+    const int is_super = type > Q8_0, of_32 = type == Q4_K || type == Q5_K;
+    const int has_minimum = type == Q4_1 || type == Q5_1, has_minima = of_32 || type == Q2_K;
+    const int at_scale = type == Q2_K ? 80 : type == Q3_K ? 108 : type == Q6_K ? 208 : 0;
+    for (; blocks > 0; blocks--, at += width_of(type)) {
+        const float scale = number_of_half(at + at_scale);
+        const float both = has_minimum || has_minima ? number_of_half(at + at_scale + 2) : 0;
+        uint8_t scales[GROUPS], minima[GROUPS];
+        if (is_super) scales_of(type, at, scales, minima);
+        UNROLLED for (int g = 0; g < size_of(type) / 16; g++, y += 16) {
+            const shorts q = group_of(type, at, g);
+            const float by = !is_super ? scale
+                : scale * (of_32 || type == Q2_K ? scales[of_32 ? g / 2 : g] : (int8_t)scales[g]);
+            const float minimum = has_minima ? both * minima[g] : -both;
+            float numbers[16];
+            for (int i = 0; i < 16; i++) numbers[i] = q[i] * by;
+            __asm__("" : "+m"(numbers)); /* no fused operation */
+            for (int i = 0; i < 16; i++) y[i] = has_minimum || has_minima ? numbers[i] - minimum : numbers[i];
+        }
+    }
+}
+
+void dequantize(int64_t type, int64_t blocks, const uint8_t *at, float *y) {
+#define NUMBERS(TYPE) case TYPE: numbers_of_blocks(TYPE, blocks, at, y); break;
+    switch (type) {
+        NUMBERS(Q4_0) NUMBERS(Q4_1) NUMBERS(Q5_0) NUMBERS(Q5_1) NUMBERS(Q8_0)
+        NUMBERS(Q2_K) NUMBERS(Q3_K) NUMBERS(Q4_K) NUMBERS(Q5_K) NUMBERS(Q6_K)
+    }
+#undef NUMBERS
+}
+
 /* x is in floats for W in floating-point numbers, else in fine blocks; rows lie `x_step` bytes apart. */
 typedef void rows_form(const map *, int64_t, const char *, int64_t, float *, int64_t);
 #define FORM(TYPE, P, R) \

@@ -139,6 +139,7 @@ def _opened(path: Path) -> ctypes.CDLL | None:
     found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
     found.use_threads.argtypes, found.lanes.restype = [number], number
     found.added.restype = number
+    found.dequantize.argtypes, found.dequantize.restype = [number, number, pointer, pointer], None
     found.product.restype = found.run.restype = found.use_threads.restype = None
     found.overwrite.argtypes = [pointer, *[number] * 4, pointer, number, number]
     found.overwrite.restype = None

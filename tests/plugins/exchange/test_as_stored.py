@@ -8,13 +8,20 @@ import torch
 from helpers_cli import records, refusal
 from hf_models import checkpoint
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from seqgen import store
 from seqgen.cli import run
 from seqgen.engines.blocks import BlockMatrix
 from seqgen.files import tensor_header
+from seqgen.models.base import weights_of
+from seqgen.models.low_rank import AdaptedLinear, convert_stored
 from seqgen.plugins.exchange.gguf import NAMES, GGUFFile, write
+from seqgen.scoring.perplexity import score_held_out
 from seqgen.store.loading import Work, load
+from seqgen.training import session
+from seqgen.training.resume import resume
+from seqgen.training.train import train
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
@@ -174,7 +181,7 @@ def test_pytorch_says_what_float32_takes(plain, tmp_path, monkeypatch, cli):
     assert cli(*sampled, "--precision", "float32", "--quiet") == (0, out, "")
     (tmp_path / "t.txt").write_text("the cat sat on the mat\n" * 30)
     few = "--steps", "1", "--batch-size", "1", "--seq-len", "16"
-    for more in ((), ("--set", "lora=2")):
+    for more in ((), ("--set", "lora=2", "--set", "lora_base=float32")):
         code, _, err = cli(
             "train", tmp_path / "t.txt", "--init-from", "m", *few, *more, "--name", "x"
         )
@@ -198,6 +205,57 @@ def test_all_commands_that_read_text_take_them(plain, tmp_path, monkeypatch, cap
         figures[name] = record["bits_per_byte"], beam["text"]
     assert figures["m"][0] == pytest.approx(figures["f32"][0], abs=1e-5)
     assert figures["m"][1] == figures["f32"][1]
+
+
+FEW = {"steps": 4, "batch_size": 2, "seq_len": 16, "seed": 3, "precision": "float32", "lora": 2}
+
+
+@pytest.mark.parametrize("kind", ["mixed", "Q4_0", "BF16", "F16"])
+def test_adapters_are_trained_on_the_matrices_of_the_file(kind, plain, tmp_path, monkeypatch):
+    kind_of = mixed if kind == "mixed" else lambda name: kind
+    rewrite(plain, kind_of, tmp_path / "m.gguf", monkeypatch)
+    assert run(["import", str(tmp_path / "m.gguf"), "--name", "m", "--quiet"]) == 0
+    (tmp_path / "t.txt").write_text("the cat sat on the mat\n" * 60)
+    kept, trainer = [], session.Session._trainer
+
+    def begun(self, *about):
+        layers = [x for x in self.loaded.model.modules() if isinstance(x, AdaptedLinear)]
+        kept.append([layer.stored for layer in layers])
+        return trainer(self, *about)
+
+    monkeypatch.setattr(session.Session, "_trainer", begun)
+    texts, settings = [tmp_path / "t.txt"], {**FEW, "init_from": "m"}
+    ours = train(texts, name="kept", settings=settings)
+    floats = train(texts, name="floats", settings={**settings, "lora_base": "float32"})
+    train(texts, name="half", settings=settings, stop_after=2)
+    resume("half")
+    (first, none, *others), of_16_bits = kept, kind in ("BF16", "F16")
+    for stored in (first, *others):
+        assert len(stored) == 8
+        assert all(isinstance(x, torch.Tensor if of_16_bits else BlockMatrix) for x in stored)
+    assert none == [None] * 8
+    weights = [load_file(store.find(x).path / store.WEIGHTS) for x in ("kept", "floats", "half")]
+    for name, tensor in weights[0].items():
+        assert torch.equal(tensor, weights[2][name])
+        assert torch.equal(tensor, weights[1][name])
+    assert ours.val_loss == floats.val_loss
+    # What is stored beside the base gives that loss, and so do both together.
+    assert score_held_out(load("kept", "cpu")).nats_per_token == pytest.approx(ours.val_loss, 1e-5)
+
+
+def test_other_matrices_of_a_base_become_floats(plain, tmp_path, monkeypatch):
+    rewrite(plain, lambda name: "Q4_0", tmp_path / "m.gguf", monkeypatch)
+    assert run(["import", str(tmp_path / "m.gguf"), "--name", "m", "--quiet"]) == 0
+    kept, _ = store.find("m").load(keeps_types=True)
+    plain_model, _ = store.find("m").load()
+    whole = weights_of(plain_model)
+    for name, tensor in weights_of(kept).items():
+        inside = name.startswith("blocks.") and tensor.ndim == 2
+        assert tensor.isnan().all() if inside else torch.equal(tensor, whole[name])
+        assert tensor.shape == whole[name].shape
+        assert not inside or tensor.untyped_storage().nbytes() == 4
+    convert_stored(kept)
+    assert all(torch.equal(x, whole[name]) for name, x in weights_of(kept).items())
 
 
 def test_damaged_rows_are_refused_in_a_line(plain, tmp_path, monkeypatch, capsys):
