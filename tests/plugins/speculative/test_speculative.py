@@ -85,6 +85,21 @@ def test_texts_and_logprobs_are_the_same(precision, guessing, always):
 
 
 @compiled
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["auto", "int8"])
+def test_five_hundred_short_prompts(precision):
+    """With the costs that are measured, as a user has it."""
+    loaded, draws = loaded_in(precision), np.random.default_rng(7)
+    begins = draws.integers(0, len(TEXT) - 40, 500).tolist()
+    prompts = [TEXT[begin : begin + 1 + begin % 40] for begin in begins]
+    for batch_size in (1, 16):
+        about = {"temperature": 0.7, "batch_size": batch_size, "max_tokens": 12}
+        plain, _ = texts(loaded, prompts, **about)
+        found, counts = texts(loaded, prompts, lookup=8, **about)
+        assert found == plain and counts.kept
+
+
+@compiled
 @pytest.mark.parametrize("precision", ["float32", "int4"])
 @pytest.mark.parametrize("name", ["m", "learned"])
 def test_other_precisions_and_positions(precision, name, always):
