@@ -177,7 +177,7 @@ class Plugin:
             "regime" (`seqgen.training.regimes.base.Regime`), "smoothing"
             (`seqgen.training.counting.Smooth`), "cache" (`--cache`), "search" (`--stochastic`,
             `--exhaustive`), "input" (`input=char-cnn`), "optimizer" (`eps_inside`) and "output"
-            (`sample --explain`, `tokenize --stats`). Which names there are is said where the
+            (`--explain`, `tokenize --stats`). Which names there are is said where the
             option is declared.
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or

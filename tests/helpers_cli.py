@@ -17,7 +17,12 @@ from seqgen.text.tokenizers import STORED as STORED_TOKENIZERS
 from seqgen.text.tokenizers import kind_in
 
 # Options of the core that need a plugin.
-OPTIONS_OF = {"--cache": "cache", "--stats": "data", "--stochastic": "searches"}
+OPTIONS_OF = {
+    "--cache": "cache",
+    "--explain": "explain",
+    "--stats": "data",
+    "--stochastic": "searches",
+}
 Calls = TypeVar("Calls", Mapping[Any, Any], Sequence[Any])
 
 
@@ -31,8 +36,6 @@ def installed(calls: Calls) -> Calls:
     def is_there(call: str | Sequence[str]) -> bool:
         words = call.split() if isinstance(call, str) else list(map(str, call))
         there = all(has_plugin(name) for flag, name in OPTIONS_OF.items() if flag in words)
-        if words[0] == "sample" and "--explain" in words:
-            there &= has_plugin("explain")
         return words[0].split()[0] in all_commands() and there
 
     if isinstance(calls, Mapping):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from seqgen import hooks
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.model_options import ReadModel
-from seqgen.cli.shell.output import Output, RecordedOutput, console, standard_output
+from seqgen.cli.shell.output import RecordedOutput
 from seqgen.cli.shell.prompts import GivenPrompts
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, Picture
 from seqgen.cli.shell.tables import figure
@@ -16,7 +17,7 @@ from seqgen.settings import Options, Panel, setting
 from seqgen.settings.generation import BeamOptions
 
 if TYPE_CHECKING:
-    from seqgen.generation.beam_search import Beam, Tree
+    from seqgen.generation.beam_search import Beam
 
 
 class Explain(Options, panel=Panel.OUTPUT):
@@ -53,8 +54,9 @@ def beam_search(
     from seqgen.generation import beam_search as searching
 
     if tree.explain:
+        put_tree = hooks.load_method("output", "search-tree", "--explain")
         for found in searching.explain(loaded, writing.texts, search):
-            _put_tree(found, loaded.conditioning.prompt, out)
+            put_tree(found, loaded.conditioning.prompt, out)
         return
 
     def heading(beam: Beam) -> str:
@@ -69,29 +71,3 @@ def beam_search(
                 out.notice(f"{which}, rank {beam.rank} lacks {names}")
 
     writing.put(beams(), writing.is_raw(search.nbest), "rank", heading)
-
-
-STYLE = {"live": "", "finished": "bold green", "pruned": "dim"}
-SIGN = {"live": "", "finished": "■ ", "pruned": "✗ "}
-
-
-def _put_tree(tree: Tree, what: str, out: Output) -> None:
-    """Print a search tree as JSON records of its candidates, or draw it with characters."""
-    if out.records(tree.nodes):
-        return
-    from rich.text import Text
-    from rich.tree import Tree as Drawing
-
-    root = Drawing(Text(f"{what} {tree.index}: {tree.prompt!r}"))
-    drawn = {0: root}
-    for node in tree.nodes:
-        rank = "" if node.rank is None else f"  ← rank {node.rank}"
-        group = f"group {node.group}: " if node.group else ""
-        logprobs = f"{figure(node.logprob, 3)} → {figure(node.total, 3)}"
-        label = f"{SIGN[node.fate]}{group}{node.text!r}  {logprobs}{rank}"
-        drawn[node.node] = drawn[node.parent].add(Text(label, style=STYLE[node.fate]))
-    screen = console(standard_output())
-    screen.print(root)
-    for beam in tree.hypotheses:
-        line = f"rank {beam.rank}: score {figure(beam.score)}, logprob {figure(beam.logprob)}, "
-        screen.print(line + f"{beam.finish_reason}: {beam.text!r}")

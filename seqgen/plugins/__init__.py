@@ -7,7 +7,7 @@ BROUGHT = {
     "cache": ("continuous-cache", "fitted-cache"),
     "data": ("token-statistics",),
     "exchange": ("huggingface", "marian", "sentencepiece"),
-    "explain": ("explained-tokens",),
+    "explain": ("explained-tokens", "search-tree"),
     "hmm": ("hmm",),
     "hopfield": ("hopfield",),
     "labels": (

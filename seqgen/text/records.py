@@ -11,8 +11,7 @@ from typing import Any
 
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
-from seqgen.packages import require_packages
-from seqgen.text.file_kinds import JSON_LINES, PARQUET, ending_of_name
+from seqgen.text.file_kinds import JSON_LINES, ending_of_name
 from seqgen.text.reading import decode_file, files_in, lines
 from seqgen.wording import first_names, plural
 
@@ -24,8 +23,8 @@ SPLITS = "dataset_dict.json"
 
 
 def holds_records(path: Path) -> bool:
-    """Check whether a file name is that of JSON Lines, parquet or a table that a plugin reads."""
-    return ending_of_name(path) in {*JSON_LINES, PARQUET, *hooks.record_readers()}
+    """Check whether a file name is that of JSON Lines, or of a table that a plugin reads."""
+    return ending_of_name(path) in {*JSON_LINES, *hooks.record_readers()}
 
 
 def record_files(name: str) -> list[Path] | None:
@@ -46,7 +45,7 @@ def record_files(name: str) -> list[Path] | None:
     found = [path for path in inside if holds_records(path)]
     found = [p for p in found if not BESIDE_SHARDS.fullmatch(p.name)]
     if not found:
-        endings = first_names(sorted({".jsonl", PARQUET, *hooks.record_readers()}))
+        endings = first_names(sorted({".jsonl", *hooks.record_readers()}))
         raise SeqgenError(f"{name} has no file of records ({endings})")
     return found
 
@@ -172,18 +171,7 @@ def value_at(record: Any, key: str) -> Any:
 def table_records(
     path: Path, name: str, keys: Collection[str], columns: list[str]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number and the values of each row of a table; see `parquet_records`."""
-    reader = hooks.record_readers().get(ending_of_name(path))
-    if reader is None:
-        return parquet_records(path, name, keys, columns)
-    plugin, target = reader
-    return plugin.load(target)(path, name, keys, columns)
-
-
-def parquet_records(
-    path: Path, name: str, keys: Collection[str], columns: list[str]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number, from 1, and the values of each row of a parquet file.
+    """Yield the number, from 1, and the values of each row of a table.
 
     Args:
         path: of the file.
@@ -192,20 +180,10 @@ def parquet_records(
         columns: filled with the names of all columns.
 
     Raises:
-        SeqgenError: the file is damaged, or pyarrow is not installed.
+        SeqgenError: the file is damaged, or a package that reads it is not installed.
     """
-    require_packages(name, "pyarrow")
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(path)
-        columns += file.schema_arrow.names
-        read = [column for column in dict.fromkeys(columns) if column in keys]
-        batches = file.iter_batches(columns=read) if read else ()
-        yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # names, or texts
-        raise SeqgenError(f"{name} cannot be read as parquet: {error}") from None
+    plugin, target = hooks.record_readers()[ending_of_name(path)]
+    return plugin.load(target)(path, name, keys, columns)
 
 
 def _parsed(line: str) -> Any:

@@ -596,6 +596,7 @@ def program(home, *arguments, **more):
     return done.returncode, done.stdout, done.stderr
 
 
+@needs("explain")
 def test_utf8_is_written_to_a_stream_of_another_encoding(folder, there, monkeypatch):
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2)]
     monkeypatch.setattr(sys, "stdout", streams[0])
@@ -617,7 +618,11 @@ def test_utf8_is_written_to_a_stream_of_another_encoding(folder, there, monkeypa
     ids=["ascii", "C"],
 )
 @pytest.mark.parametrize(
-    "command", [pytest.param("eval", marks=needs("minimal_pairs")), "beam-search"]
+    "command",
+    [
+        pytest.param("eval", marks=needs("minimal_pairs")),
+        pytest.param("beam-search", marks=needs("explain")),
+    ],
 )
 def test_utf8_is_written_whatever_the_locale_is(command, locale, folder, tmp_path):
     home = folder / "home"

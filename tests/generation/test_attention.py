@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import contexts
-from helpers_cli import records, refusal
+from helpers_cli import needs, records, refusal
 from small_pairs import pairs_of, trained
 
 from seqgen.cli import run
@@ -284,6 +284,7 @@ def test_scores_have_the_coverage_penalty_of_the_equation(architecture, tsv, cap
     assert plain[0]["score"] != pytest.approx(found[0]["score"], abs=1e-3)
 
 
+@needs("explain")
 def test_a_ratio_limits_each_text_by_its_own_source(tsv, capsys):
     made(tsv)
     sources = ["one two", "six", "", "three"]

@@ -223,6 +223,7 @@ def test_exhaustive_option_agrees_with_enough_beams():
 
 
 @pytest.mark.slow
+@needs("explain")
 def test_the_command_line(tmp_path):
     """Records for piped prompts, in order; trees and tables are no JSON and no error."""
 

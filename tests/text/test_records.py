@@ -6,7 +6,7 @@ import gzip
 import json
 
 import pytest
-from helpers_cli import refusal
+from helpers_cli import needs, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +55,7 @@ def test_a_line_each_of_packed_files_and_folders(tmp_path, capsys):
     assert read_text() == "first\none two\nzwei drei\n\nfin\u2028 é 😀\n"
 
 
+@needs("tables")
 @pytest.mark.parametrize("part", [b"text", b"some words"])
 def test_parquet_that_is_no_utf8_is_refused_in_a_line(part, tmp_path, capsys):
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -69,6 +70,7 @@ def test_parquet_that_is_no_utf8_is_refused_in_a_line(part, tmp_path, capsys):
     assert "d.parquet cannot be read as parquet: 'utf-8' codec" in said
 
 
+@needs("tables")
 def test_parquet_is_as_json_lines(tmp_path, stdin, capsys):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -95,6 +97,7 @@ def test_parquet_is_as_json_lines(tmp_path, stdin, capsys):
     )
 
 
+@needs("tables")
 def test_an_empty_column_and_one_that_is_there_twice(tmp_path, capsys):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -127,6 +130,7 @@ def test_standard_input(stdin):
     assert read_text() == "from a pipe\n"
 
 
+@needs("tables")
 def test_what_is_refused(tmp_path, capsys):
     (tmp_path / "d.jsonl").write_text('{"text": "a", "id": 1}\n')
     (tmp_path / "d.txt").write_text("a\n")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from seqgen import hooks
 from seqgen.errors import SeqgenError
 from seqgen.limits import read_whole
 from seqgen.plugins.chat.chat_template import Message
@@ -20,7 +21,7 @@ from seqgen.plugins.chat.conversation import turn
 from seqgen.text.file_kinds import JSON_LINES, PARQUET, ending_of_name
 from seqgen.text.pairs import split_at_tab
 from seqgen.text.reading import BOM, Survey, Text, decode_file, read_head
-from seqgen.text.records import has_surrogates, json_records, parquet_records
+from seqgen.text.records import has_surrogates, json_records
 from seqgen.wording import first_names, plural
 
 # The keys of a record whose value is a conversation, and those of a prompt and its completion. The
@@ -121,7 +122,8 @@ def records_in(path: Path) -> Iterator[tuple[int, Any]]:
     """
     head = read_head(path)
     if head.startswith(b"PAR1"):
-        yield from parquet_records(path, str(path), KEYS, [])
+        plugin, target = hooks.record_readers()[PARQUET]
+        yield from plugin.load(target)(path, str(path), KEYS, [])
         return
     begins = head.removeprefix(BOM.encode()).lstrip()[:1]
     if begins == b"{":

@@ -1,7 +1,14 @@
-"""Explanations of sampled texts: how each token was chosen, and what each filter removed."""
+"""Explanations of generated texts: how each token was chosen, and the tree of a beam search."""
 
 from __future__ import annotations
 
 from seqgen.hooks import Plugin
 
-PLUGIN = Plugin(methods={"output": {"explained-tokens": "tokens:put_tokens"}})
+PLUGIN = Plugin(
+    methods={
+        "output": {
+            "explained-tokens": "tokens:put_tokens",
+            "search-tree": "search_tree:put_tree",
+        },
+    },
+)

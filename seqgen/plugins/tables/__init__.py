@@ -1,4 +1,4 @@
-"""Tables for --field: CSV and TSV files, and data sets that Hugging Face datasets has saved."""
+"""Tables for --field: CSV, TSV and parquet files, and data sets of Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ PLUGIN = Plugin(
     record_readers={
         ".csv": "delimited:read_csv",
         ".tsv": "delimited:read_tsv",
+        ".parquet": "parquet:read_parquet",
         ".arrow": "arrow:read_arrow",
     },
 )

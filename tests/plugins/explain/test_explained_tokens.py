@@ -3,10 +3,10 @@
 import pytest
 from known_models import fake
 
-from seqgen.cli.beam_search import _put_tree
 from seqgen.cli.shell.output import Output
 from seqgen.generation import beam_search as beams
 from seqgen.generation.sample import sample
+from seqgen.plugins.explain.search_tree import put_tree
 from seqgen.plugins.explain.tokens import explain, put_explanations
 from seqgen.settings.generation import BeamOptions, SampleOptions
 from seqgen.text.tokenizers import KINDS
@@ -43,7 +43,7 @@ def test_brackets_are_shown_as_they_are(capfd):
     options = SampleOptions(seed=3, max_tokens=4, force="[bold]", top_k=1)
     put_explanations(explain(loaded, [""], options, candidates=99), "prompt", Output())
     (tree,) = beams.explain(loaded, ["[bold]"], BeamOptions(nbest=3, max_tokens=2))
-    _put_tree(tree, "prompt", Output())
+    put_tree(tree, "prompt", Output())
     explained, searched = capfd.readouterr().out.split("prompt 0: '[bold]'\n")
     for token in ("[", "[bold]", "[/bold]", ":smile:"):
         assert f" '{token}' " in explained
