@@ -80,7 +80,7 @@ def test_training_holds_one_copy_of_the_weights(lora, base, texts, monkeypatch):
     origins, trained = [], []
     load_origin, show = InitialModel.load, Session._show_sample
     monkeypatch.setattr(
-        InitialModel, "load", lambda name: origins.append(load_origin(name)) or origins[0]
+        InitialModel, "load", lambda *given: origins.append(load_origin(*given)) or origins[0]
     )
 
     def shown(self, *about):
