@@ -271,7 +271,8 @@ def files_in(given: str | Path) -> list[Path] | None:
         if not files:
             raise SeqgenError(f"no file matches {name}")
         return files
-    raise SeqgenError(f"there is no file {name}")
+    hint = "; a text itself is read from standard input" if re.search(r"\s", str(name)) else ""
+    raise SeqgenError(f"there is no file {name}{hint}")
 
 
 def is_binary(path: Path, as_text: bool = False) -> bool:

@@ -239,6 +239,7 @@ def test_unfit_texts_are_one_line(own, cli, tmp_path, content, flags, pattern):
 def test_no_text_at_all(own, cli, tmp_path):
     refused(cli("train"), 2, "give a text file")
     refused(cli("train", tmp_path / "gone"), 1, "there is no file")
+    refused(cli("tokenize", "To be"), 1, "no file To be; a text itself is read from standard input")
     refused(cli("train", "gru", tmp_path / "gone"), 2, "no file gru; .* give --model gru")
     refused(cli("train", "gpt"), 2, "give --preset gpt")
     refused(cli("train", ""), 2, "a file has no name")

@@ -19,8 +19,13 @@ from seqgen.cli.shell.output_files import (
 )
 from seqgen.cli.shell.tables import count, significant
 from seqgen.errors import UsageError
-from seqgen.plugins.exchange.formats import NumberType, exported_formats, is_in_format
-from seqgen.settings import Options, Panel, argument, same, setting
+from seqgen.plugins.exchange.formats import (
+    NumberType,
+    exported_formats,
+    format_of_name,
+    is_in_format,
+)
+from seqgen.settings import Options, Panel, argument, require, same, setting
 from seqgen.store.layout import is_known
 from seqgen.wording import plural
 
@@ -106,7 +111,8 @@ class Exported(Overwrite, panel=Panel.OUTPUT):
         "for these and recurrent networks, a folder with ONNX graphs; for low-rank adapters, a "
         "folder for peft.",
         names=("--format",),
-        without="arpa for n-grams; gguf with --type; for other networks hf, else onnx",
+        without="that of PATH's ending, such as .gguf; else arpa for n-grams, gguf with --type, "
+        "for other networks hf or onnx",
     )
     out: str = setting(
         "File to write, compressed if it ends in .gz; - is standard output. For hf, onnx and peft: "
@@ -131,7 +137,10 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     from seqgen.plugins.exchange.exchange import default_format, export_model, exported
     from seqgen.store.loading import load
 
-    loaded, file_format, merge = None, written.file_format, written.merge
+    named = format_of_name(written.out)
+    loaded, file_format, merge = None, written.file_format or named, written.merge
+    contradicts = named is not None and file_format != named
+    require(not contradicts, f"{written.out} is named as --format {named}, not {file_format}")
     number_type, stored = written.number_type, store.find_all(model.name)
     if file_format == "arpa" and stored.ngram is not None:
         out.notice(f"export --format arpa takes the n-gram model in {stored.name}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from seqgen import hooks
@@ -32,6 +32,12 @@ NumberType = Literal[
 def exported_formats() -> dict[str, ModelFormat]:
     """List the export formats by name."""
     return {name: row for name, (_, row) in hooks.formats().items() if row.exporter}
+
+
+def format_of_name(name: str) -> str | None:
+    """Return the export format that a file's name ends in, such as m.gguf or m.arpa.gz, if any."""
+    ending = PurePath(name.removesuffix(".gz")).suffix.removeprefix(".")
+    return ending if ending in exported_formats() else None
 
 
 def folder_importer(path: Path) -> FolderImporter | None:

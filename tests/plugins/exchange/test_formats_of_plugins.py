@@ -149,3 +149,22 @@ def test_formats_are_known_without_the_code_of_any():
     rows = [dataclasses.asdict(row) for _, row in hooks.formats().values()]
     assert json.dumps(rows, default=sorted)
     assert {row["form"] for row in rows} == {"folder", "file", "lines"}
+
+
+def test_the_ending_of_a_name_says_the_format(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    (tmp_path / "t.txt").write_text("a b a c\n" * 99)
+    train = ["train", str(tmp_path / "t.txt"), "--quiet", "--name"]
+    assert run([*train, "counts", "--model", "ngram"]) == 0
+    assert run([*train, "network", "--model", "lstm", "--steps", "1", "--hidden-size", "4"]) == 0
+    for model, name, said in (
+        ("network", "m.gguf", "--format gguf supports decoder-only transformers only"),
+        ("counts", "m.gguf", "counts is an n-gram model: use --format arpa"),
+        ("network", "m.arpa.gz", "network is not an n-gram model"),
+        ("counts --format arpa", "m.gguf", "m.gguf is named as --format gguf, not arpa"),
+    ):
+        out = tmp_path / name
+        assert run(["export", *model.split(), "--out", str(out)]) != 0
+        assert said in capfd.readouterr().err and not out.exists()
+    assert run(["export", "counts", "--out", str(tmp_path / "m.arpa")]) == 0
+    assert (tmp_path / "m.arpa").read_text().startswith("\\data\\")
