@@ -47,12 +47,12 @@ def transformers_gpt2(
         model = model.to(torch.bfloat16)
     model = model.to(device)
     start = torch.tensor(texts.firsts, device=device)[:, None]
-    how = {"do_sample": True, "top_k": 0, **options}
-    if texts.beams > 1:
-        how = {"do_sample": False, "num_beams": texts.beams, **options}
+    searches = {"do_sample": False, "num_beams": texts.beams}
+    draws = {"do_sample": True, "top_k": 0}
+    options |= {"max_new_tokens": texts.tokens, **(draws if texts.beams == 1 else searches)}
 
     def run() -> int:
-        return model.generate(start, max_new_tokens=texts.tokens, **how)[:, 1:].numel()
+        return model.generate(start, **options)[:, 1:].numel()
 
     return run
 

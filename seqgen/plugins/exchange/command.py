@@ -185,7 +185,11 @@ class Pushed(Options, panel=Panel.OUTPUT):
     message: str | None = setting(
         "Message of the commit.", metavar="TEXT", without="names the model and seqgen"
     )
-    file_format: ExportFormat | None = same(Exported, "file_format")
+    file_format: ExportFormat | None = same(
+        Exported,
+        "file_format",
+        without="arpa for n-grams; gguf with --type; for other networks hf, else onnx",
+    )
     number_type: NumberType = same(Exported, "number_type")
     merge: bool = same(Exported, "merge")
 
