@@ -8,7 +8,7 @@ PLUGIN = Plugin(
     record_readers={
         ".csv": "delimited:read_csv",
         ".tsv": "delimited:read_tsv",
-        ".parquet": "parquet:read_parquet",
+        ".parquet": "arrow:read_parquet",
         ".arrow": "arrow:read_arrow",
     },
 )
