@@ -142,12 +142,11 @@ def train(
         options |= {"began": recording.run.began}
         options |= processes.to_dict() | added.keywords
         if resumed is not None:
-            from seqgen.training.resume import changed_budget, resume
+            from seqgen.training.resume import continue_run, resume
 
             kept = inputs.keep(data)
-            if run.continue_:
-                options["settings"] = changed_budget(resumed, settings)
-            result = resume(resumed, data=kept, changed_data=run.changed_data, **options)
+            proceed = continue_run if run.continue_ else resume
+            result = proceed(resumed, data=kept, changed_data=run.changed_data, **options)
         else:
             sources = _files_of_new_run(files, recipe, run, data, inputs)
             from seqgen.training.train import train as begin

@@ -99,10 +99,20 @@ def resume(
     return result
 
 
-def changed_budget(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the settings that give a stored model another budget than it has."""
-    training = store.find(name).settings("training", TrainingConfig)
-    return {k: v for k, v in settings.items() if k in BUDGETS and v != getattr(training, k)}
+def continue_run(name: str, settings: Mapping[str, Any], **options: Any) -> TrainingResult:
+    """Resume a run if it has not finished or `settings` has another budget; return its result.
+
+    Args:
+        name: of the model.
+        settings: of the same command as a new run; all but a changed budget are ignored.
+        options: of `resume`.
+    """
+    stored = store.find(name)
+    if Estimator.of(stored.config["architecture"]) and (result := store.result_of(stored)):
+        return _result_of_finished(stored, result)
+    training = stored.settings("training", TrainingConfig)
+    budget = {k: v for k, v in settings.items() if k in BUDGETS and v != getattr(training, k)}
+    return resume(name, settings=budget, **options)
 
 
 def _find_stored(name: str | Path | None) -> StoredModel:

@@ -20,17 +20,11 @@ SHAPE = ("--hidden-size", "4", "--layers", "1", "--batch-size", "4", "--seq-len"
 SWEEP = ("--models", "rnn,gru", "--parameters", "2k,3k", "--steps", "4", "--quiet")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "home"
-
-
 @pytest.fixture
-def text(tmp_path):
-    (tmp_path / "a text.txt").write_text("the cat sat on the mat and the dog sat on the log\n" * 20)
-    return "a text.txt"
+def text(text, tmp_path, monkeypatch):
+    """The text in the current folder, under a name that a shell would split."""
+    monkeypatch.chdir(tmp_path)
+    return text.rename("a text.txt").name
 
 
 def jobs(capsys, *arguments) -> list[list[str]]:
@@ -42,7 +36,7 @@ def jobs(capsys, *arguments) -> list[list[str]]:
     return [line[1:] for line in lines]
 
 
-def test_the_jobs_of_a_sweep_train_what_the_sweep_would_train(capsys, text, home):
+def test_the_jobs_of_a_sweep_train_what_the_sweep_would_train(capsys, text):
     printed = jobs(capsys, "sweep", text, *SWEEP, "--seeds=1,2")
     assert len(printed) == 8
     assert not store.list_models()
@@ -94,6 +88,16 @@ def test_a_run_that_continues_is_the_run_that_never_stopped(capsys, text):
     longer = ["8" if argument == "6" else argument for argument in asked]
     (result,) = records(capsys, *longer, "--name", "parts", "--continue")
     assert result["steps"] == 8
+
+
+def test_a_counted_model_that_continues_has_finished(capsys, text):
+    asked = ("train", text, "--model", "ngram", "--name", "counts", "--continue")
+    (counted,) = records(capsys, *asked)
+    digest = store.find("counts").digest
+    assert records(capsys, *asked) == [counted]
+    assert run([*asked, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert store.find("counts").digest == digest
 
 
 def test_the_jobs_of_a_study_are_its_workers(capsys, text):

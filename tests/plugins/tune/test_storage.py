@@ -30,20 +30,6 @@ SMALL = (*SMALL, "batch_size=4", "--set", "seq_len=8", "--search", "lr=1e-3:1e-1
 TRIALS = 8
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("the cat sat on the mat and the dog sat on the log\n" * 20)
-    return path
-
-
 @pytest.fixture(scope="session")
 def postgresql(tmp_path_factory):
     """A server of Debian's PostgreSQL, started and stopped here; its URL."""

@@ -24,19 +24,6 @@ SMALL = (*SMALL, "seq_len=8", "--trial-steps", "3", "--seed", "5", "--quiet")
 TWO = ("--search", "lr=1e-3:1e-1:log", "--search", "dropout=0:0.5")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("the cat sat on the mat and the dog sat on the log\n" * 20)
-    return path
-
-
 def a_study(name="s", sampler="random", seed=3):
     return Study.open(
         LocalStorage(name), {"samplers": sampler}, {"seed": seed, "budget": {"steps": 10}}
