@@ -311,11 +311,11 @@ class InputCodec:
         from seqgen.text.token_writing import write_token_file
 
         shards, sources = saved.shards, self.sources
-        how = {"tokenizer": self.tokenizer, "documents": self.documents, "workers": saved.workers}
+        tokenizer, documents, workers = self.tokenizer, self.documents, saved.workers
         with _progress(sources, self.out) as progress:
             if shards is None:
                 path = check_out(saved.out, sources, saved.overwrite, "a token file", is_token_file)
-                done = write_token_file(path, self.text, progress=progress, **how)
+                done = write_token_file(path, self.text, tokenizer, documents, progress, workers)
                 _put_written(path, done, self.out)
                 return
             folder = check_out_folder(saved.out, lambda part: part.match(SHARDS), overwrite=True)
@@ -324,7 +324,9 @@ class InputCodec:
             # Read twice: to know where to cut, and to encode it.
             texts = (source.chunks(self.newlines) for source in sources)
             characters = sum(map(len, join_files(texts, self._ending)))
-            written = write_shards(folder, self.text, characters, shards, progress=progress, **how)
+            written = write_shards(
+                folder, self.text, characters, shards, tokenizer, documents, progress, workers
+            )
         for number, done in enumerate(written):
             _put_written(shard_path(folder, number), done, self.out)
         if len(written) < shards:

@@ -269,8 +269,8 @@ def compare(
         if isinstance(compared, TokenFile):
             raise UsageError(f"{text} is a token file: give the text, or the Path of its file")
         compared = compared if isinstance(compared, Pairs) else "".join(compared)
-    how = {"scoring": scoring, "seed": seed, "resamples": resamples}
-    return Records(comparing.compare(loaded, compared, **how))
+    records = comparing.compare(loaded, compared, scoring=scoring, seed=seed, resamples=resamples)
+    return Records(records)
 
 
 def _loaded(model: Model | str | Path | None) -> LoadedModel:

@@ -216,13 +216,11 @@ def no_text_error(name: str | Path, files: Sequence[Path]) -> SeqgenError:
     fault = next((facts.fault for path in files if (facts := document_facts(path))), None)
     if fault:
         return SeqgenError(f"{name} has no text: {fault}")
-    known = file_kinds()
-    kinds = ((known.index(kind), path) for path in files if (kind := file_kind(path)) is not None)
-    number, path = min(kinds, default=(None, files[0]))
-    if number is None:
-        what = "a binary file"
-    else:
-        what = f"{known[number].name}: {extraction_advice(known[number], path, read_head(path))}"
+    known = [(file_kinds().index(kind), path, kind) for path in files if (kind := file_kind(path))]
+    _, path, kind = min(known, default=(None, files[0], None))
+    what = "a binary file"
+    if kind is not None:
+        what = f"{kind.name}: {extraction_advice(kind, path, read_head(path))}"
     others = [each.name for each in files if each != path]
     more = f" (beside it: {first_names(others, 5)})" if others else ""
     return SeqgenError(f"{name} has no text: {path} is {what}{more}")
