@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from architectures import ids
 from safetensors.torch import load_file
@@ -98,6 +101,29 @@ def both_ways(text, name, stops, **more):
     assert (part.steps, part.tokens) == (whole.steps, whole.tokens)
     assert part.val_loss == whole.val_loss
     assert_same(store.find("whole"), StoredModel(place))
+
+
+CATS = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
+FIVE_STEPS = {"steps": 5, "hidden_size": 8, "num_layers": 1, "seed": 1}
+
+
+@contextlib.contextmanager
+def home_with_models(folder: Path, held_out: str) -> Iterator[dict[str, str]]:
+    """Train `counts`, of n-grams, and the LSTMs `net` and `lines` in a home of their own.
+
+    Yields the setting of the validation text, for more models of the text `folder`/text.
+    """
+    text, val = folder / "text", folder / "val"
+    text.write_text(CATS)
+    val.write_text(held_out)
+    same = {"val": str(val)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQGEN_HOME", str(folder / "home"))
+        train([text], architecture="ngram", name="counts", settings=same)
+        train([text], architecture="lstm", name="net", settings={**FIVE_STEPS, **same})
+        lines = {**FIVE_STEPS, "documents": "line"}
+        train([text], architecture="lstm", name="lines", settings=lines)
+        yield same
 
 
 def write_few_words(path: Path) -> Path:

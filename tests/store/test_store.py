@@ -25,12 +25,6 @@ from seqgen.text.tokenizers import KINDS
 from seqgen.text.tokenizers.char import CharTokenizer
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 def made(name, written=None, seed=0, overwrite=False):
     """Store a tiny model as training does, without training."""
     with store.building(name, "stem", overwrite=overwrite) as stored:

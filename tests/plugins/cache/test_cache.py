@@ -9,6 +9,7 @@ import pytest
 import torch
 from architectures import VOCAB, CachedCase, Case, ids
 from helpers_cli import records, refusal
+from training_runs import FIVE_STEPS, home_with_models
 
 import seqgen
 from seqgen.cli import run
@@ -19,7 +20,6 @@ from seqgen.settings.scoring import CacheConfig
 from seqgen.store.loading import load
 from seqgen.training.train import train
 
-TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
 HELD_OUT = "a cat and a mat\na cat and a mat\na dog and a mat\na cat and a mat\n" * 3
 
 
@@ -120,20 +120,11 @@ def test_a_cache_beside_a_pointer():
 def home(tmp_path_factory):
     """A home with a model of each kind: an LSTM with a pointer, n-grams, lines, translations."""
     folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEQGEN_HOME", str(folder / "home"))
-        (folder / "text").write_text(TEXT)
-        (folder / "val").write_text(HELD_OUT)
-        (folder / "pairs.tsv").write_text("a b\tb a\nc d\td c\n" * 10)
-        tiny = {"steps": 5, "hidden_size": 8, "num_layers": 1, "seed": 1}
-        same = {"val": str(folder / "val")}
-        train([folder / "text"], architecture="ngram", name="counts", settings=same)
-        train([folder / "text"], architecture="lstm", name="net", settings={**tiny, **same})
-        pointer = {**tiny, **same, "pointer": 20}
+    (folder / "pairs.tsv").write_text("a b\tb a\nc d\td c\n" * 10)
+    with home_with_models(folder, HELD_OUT) as same:
+        pointer = {**FIVE_STEPS, **same, "pointer": 20}
         train([folder / "text"], architecture="gru", name="pointed", settings=pointer)
-        lines = {**tiny, "documents": "line"}
-        train([folder / "text"], architecture="lstm", name="lines", settings=lines)
-        train([folder / "pairs.tsv"], architecture="seq2seq", name="pairs", settings=tiny)
+        train([folder / "pairs.tsv"], architecture="seq2seq", name="pairs", settings=FIVE_STEPS)
         yield folder
 
 

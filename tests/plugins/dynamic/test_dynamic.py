@@ -9,6 +9,7 @@ import pytest
 import torch
 from architectures import Case, ids
 from helpers_cli import known_architectures, needs, records, refusal
+from training_runs import FIVE_STEPS, home_with_models
 
 from seqgen import store
 from seqgen.errors import SeqgenError
@@ -29,7 +30,6 @@ from seqgen.training import with_ngram
 from seqgen.training.counting import fit
 from seqgen.training.train import train
 
-TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
 HELD_OUT = "a cat and a mat\na cat and a mat\na dog and a mat\n" * 4
 
 
@@ -178,26 +178,17 @@ def test_token_by_token_it_is_the_same(names):
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dynamic")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEQGEN_HOME", str(folder / "home"))
-        (folder / "text").write_text(TEXT)
-        (folder / "val").write_text(HELD_OUT)
-        tiny = {"steps": 5, "hidden_size": 8, "num_layers": 1, "seed": 1}
-        same = {"val": str(folder / "val")}
-        train([folder / "text"], architecture="ngram", name="counts", settings=same)
+    with home_with_models(folder, HELD_OUT) as same:
         for name, more in (("pruned", {"prune": "0,1"}), ("delta", {"smoothing": "add-delta"})):
             train([folder / "text"], architecture="ngram", name=name, settings={**same, **more})
         train([folder / "text"], architecture="ngram", name="old", settings=same)
         store.find("old").write_record(seqgen_version="0.1.0")
-        train([folder / "text"], architecture="lstm", name="net", settings={**tiny, **same})
-        both = {**tiny, "val": 0.4, "with_ngram": 3}
+        both = {**FIVE_STEPS, "val": 0.4, "with_ngram": 3}
         with pytest.MonkeyPatch.context() as keeps:
             keeps.setattr(with_ngram, "WORTH_KEEPING", -1.0)
             train([folder / "text"], architecture="lstm", name="default", settings=both)
-        reader = {**tiny, **same, "num_heads": 2, "seq_len": 16}
+        reader = {**FIVE_STEPS, **same, "num_heads": 2, "seq_len": 16}
         train([folder / "text"], architecture="transformer", name="windowed", settings=reader)
-        lines = {**tiny, "documents": "line"}
-        train([folder / "text"], architecture="lstm", name="lines", settings=lines)
         yield folder
 
 

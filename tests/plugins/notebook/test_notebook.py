@@ -55,11 +55,6 @@ def kernel(monkeypatch):
     return use
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
-
-
 def test_a_run_is_one_output_that_ends_with_its_last_figures(kernel, monkeypatch):
     outputs = kernel()
     monkeypatch.setattr("seqgen.plugins.notebook.progress.SECONDS", 0.0)

@@ -190,7 +190,8 @@ def test_four_workers_share_a_study_and_one_is_killed(text, name, url, tmp_path)
         ("://", "--storage is a URL"),
     ],
 )
-def test_what_is_no_storage_is_refused(capsys, text, given, said):
+def test_what_is_no_storage_is_refused(capsys, text, monkeypatch, given, said):
+    monkeypatch.chdir(text.parent)
     for asked in (("tune", text, "--trials", "2"), ("tune", "--list")):
         line = refusal(capsys, *asked, "--storage", given)
         assert said in line and "secret" not in line
