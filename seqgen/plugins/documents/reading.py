@@ -92,25 +92,25 @@ def read_kept(
     with path.open("rb") as file:
         about = {"document": _sha256(file), "ending": ending, "version": VERSION}
     about |= {"packages": _versions(ending)}
-    is_extracted = False
+    taken: str | None = None
 
     with tempfile.TemporaryFile() as file:  # the text of an archive may be large
 
         def content() -> dict[str, list[Any]]:
-            nonlocal is_extracted
+            nonlocal taken
             taken = _write_all(file, extract())
-            is_extracted = True
             return {"document": [_Blocks(file)], "taken": [taken.encode()]}
 
         try:
-            text, taken = kept_index_files(about, content, "document", "taken")
+            text, kept = kept_index_files(about, content, "document", "taken")
         except (SeqgenError, OSError):
-            if not is_extracted:
+            if taken is None:
                 raise
-            return (yield from extract())  # the cache cannot be written
+            yield from decode_blocks(_Blocks(file).pieces(), str(path))
+            return taken  # the cache cannot be written
     with text.open("rb") as file:
-        yield from decode_blocks(iter(lambda: file.read(BLOCK), b""), str(path))
-    return taken.read_text(encoding="utf-8")
+        yield from decode_blocks(_Blocks(file).pieces(), str(path))
+    return kept.read_text(encoding="utf-8")
 
 
 def _write_all(file: IO[bytes], pieces: Generator[str, None, str]) -> str:
@@ -127,7 +127,7 @@ def _write_all(file: IO[bytes], pieces: Generator[str, None, str]) -> str:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Content of a temporary file, in blocks; see `seqgen.files.Parts`."""
+    """Content of an open file, in blocks; see `seqgen.files.Parts`."""
 
     file: IO[bytes]
 

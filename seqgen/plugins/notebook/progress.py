@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from seqgen.cli.shell.progress import Figures, describe
-from seqgen.cli.shell.tables import clock, count, percentage
+from seqgen.cli.shell.tables import MISSING, clock, count, percentage
 from seqgen.training.events import Event, Iteration, Started, Validated
 from seqgen.training.listeners import RunFacts
 from seqgen.training.run import Listener
@@ -41,7 +41,7 @@ class ProgressLine(Listener):
         elif isinstance(event, Iteration):
             self._last = event
             if time.monotonic() - self._shown_at > SECONDS:
-                left = clock(event.seconds * (1 / event.share - 1)) if event.share else "-"
+                left = clock(event.seconds * (1 / event.share - 1)) if event.share else MISSING
                 self._show(f"{self._line(event)}  ETA {left}", event.share)
 
     def close(self) -> None:

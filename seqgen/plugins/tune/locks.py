@@ -46,27 +46,30 @@ class FileLocks(StudyLocks):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open_file(self.folder / LOCK, "a+b") as file:
-            take_lock(file, wait=True)
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        return _holding(self.folder / LOCK, wait=True)
 
-    @contextlib.contextmanager
-    def working(self, number: int) -> Iterator[None]:
-        folder = self.folder / TRIALS / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        with open_file(folder / LOCK, "a+b") as file:
-            take_lock(file)
-            yield
+    def working(self, number: int) -> AbstractContextManager[None]:
+        return _holding(self._path(number), wait=False)
 
     def is_at_work(self, number: int | str) -> bool:
         try:
-            with open_file(self.folder / TRIALS / str(number) / LOCK, "rb") as file:
+            with open_file(self._path(number), "rb") as file:
                 return not take_lock(file)
         except OSError:
             return False
+
+    def _path(self, number: int | str) -> Path:
+        return self.folder / TRIALS / str(number) / LOCK
+
+
+@contextlib.contextmanager
+def _holding(path: Path, wait: bool) -> Iterator[None]:
+    """Hold the lock of a file, which is created, within a block."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open_file(path, "a+b") as file:
+        take_lock(file, wait=wait)
+        yield
 
 
 @dataclass(frozen=True)
