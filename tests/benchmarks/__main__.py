@@ -122,12 +122,12 @@ def _table(timings: list[Timing]) -> None:
     put_table(names, rows, left=2)
 
 
-class Guessed(Options, panel=Panel.MEASURED):
-    """What is written with guesses and without."""
+class DraftedPrompts(Options, panel=Panel.MEASURED):
+    """Prompts to write from with and without draft tokens, and the longest draft."""
 
     prose: Path = setting("Text that prompts of prose are drawn from.", REQUIRED, reads="path")
     prompts: int = setting("Number of prompts of each kind.", 10, low=1, panel=Panel.LENGTH)
-    most: int = setting("Number of guesses at a time, at most.", 8, low=1, panel=Panel.LENGTH)
+    most: int = setting("Longest draft, in tokens.", 8, low=1, panel=Panel.LENGTH)
 
 
 @app.command("guessing", cls=CommandWithHelp)
@@ -135,15 +135,15 @@ class Guessed(Options, panel=Panel.MEASURED):
 def guessing(
     model: ModelName,
     written: Written,
-    guessed: Guessed,
+    drafted: DraftedPrompts,
     seed: FixedSeed,
     machine: Machine,
     out: Output,
 ) -> None:
-    """Compare the writing speed of a transformer with and without guessed tokens (`--lookup`).
+    """Compare the writing speed of a transformer with and without draft tokens (`--lookup`).
 
     Prompts are pieces of Python files of the standard library, lists that begin again, and prose.
-    Texts with and without guesses alternate; the time to read the prompts is not counted.
+    Texts with and without draft tokens alternate; the time to read the prompts is not counted.
     """
     import time
 
@@ -154,8 +154,8 @@ def guessing(
     clock = time.process_time if written.processor_time else time.perf_counter
     work = Work(written=written.tokens)
     loaded = load(model.model, machine.device, machine.precision, work=work)
-    rows, about = [], (written.tokens, guessed.prompts, seed.seed, guessed.most, clock)
-    for speed in measure(loaded, guessed.prose, *about):
+    rows, about = [], (written.tokens, drafted.prompts, seed.seed, drafted.most, clock)
+    for speed in measure(loaded, drafted.prose, *about):
         _tell(speed, f"measured {speed.prompts}, temperature {speed.temperature}", out)
         rows.append(
             [

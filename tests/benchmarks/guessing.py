@@ -1,4 +1,4 @@
-"""Speed of guessed tokens: texts with and without `--lookup`, by kind of prompt."""
+"""Speed of speculative decoding: texts with and without `--lookup`, by kind of prompt."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def prompt_kinds(prose: Path) -> dict[str, Callable[[random.Random], str]]:
 
 @dataclass(frozen=True)
 class Speed:
-    """Speed of texts with guesses, beside the same texts without.
+    """Speed of texts with draft tokens, relative to the same texts without.
 
     Attributes:
         prompts: their kind.
@@ -58,8 +58,8 @@ class Speed:
         median: the median of the texts' ratios.
         least: the least of them.
         most: the largest.
-        guesses: guesses read for each token written.
-        kept: share of the guesses that were kept.
+        guesses: draft tokens read for each token written.
+        kept: acceptance rate of the draft tokens.
         same: whether all texts were the same.
     """
 
@@ -83,7 +83,7 @@ def measure(
     most: int,
     clock: Callable[[], float],
 ) -> Iterator[Speed]:
-    """Write texts with and without guesses in turn; yield the speeds.
+    """Write texts with and without draft tokens in turn; yield the speeds.
 
     Args:
         loaded: the model.
@@ -91,7 +91,7 @@ def measure(
         tokens: of each text.
         count: prompts of each kind.
         seed: of the prompts and the texts.
-        most: guesses at a time, at most.
+        most: the longest draft.
         clock: measures seconds.
     """
 
@@ -116,7 +116,7 @@ def measure(
                 times.append((slow, quick))
                 same &= text == found
                 counts = ahead.added.of_speculative.counts
-                read, kept = read + counts.read, kept + counts.kept
+                read, kept = read + counts.drafted, kept + counts.accepted
             ratios = [slow / quick for slow, quick in times]
             slow, quick = map(sum, zip(*times, strict=True))
             yield Speed(

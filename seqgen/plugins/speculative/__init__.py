@@ -1,7 +1,7 @@
-"""Tokens read ahead, guessed by lookup in the text or by a smaller model: the same text sooner."""
+"""Speculative decoding: draft tokens from the text itself or a smaller model."""
 
 from __future__ import annotations
 
 from seqgen.hooks import Plugin
 
-PLUGIN = Plugin(options={"sample": "options:ReadingAhead"})
+PLUGIN = Plugin(options={"sample": "options:SpeculativeOptions"})

@@ -1,4 +1,4 @@
-"""Guesses of the next tokens: by lookup of the last n-gram, or by a smaller model."""
+"""Draft tokens: by lookup of the last n-gram, or by a smaller model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LENGTHS = 12, 6, 4, 3, 2, 1
 
 
 class Drafter(ABC):
-    """Guesses of the tokens that follow, in texts side by side."""
+    """Drafts of the tokens that follow, for each text of a batch."""
 
     @abstractmethod
     def start(self, batch: int) -> State:
@@ -35,17 +35,17 @@ class Drafter(ABC):
         """Read tokens (B, T); return the state after them. The one given is used up."""
 
     @abstractmethod
-    def grounds(self, state: State) -> Sequence[Hashable | None]:
-        """Return what the guess of each text rests on; None where there is no guess.
+    def draft_kinds(self, state: State) -> Sequence[Hashable | None]:
+        """Return the kind of each text's draft, such as the length of an n-gram; None for no draft.
 
-        Guesses on the same grounds are expected to be right equally often.
+        Drafts of one kind share an acceptance rate.
         """
 
     @abstractmethod
-    def guess(self, counts: Sequence[int], state: State) -> list[list[int]]:
-        """Guess the next tokens of each text, as many as `counts` says; the state is not used up.
+    def draft(self, counts: Sequence[int], state: State) -> list[list[int]]:
+        """Draft the next tokens of each text, as many as `counts` says; the state is not used up.
 
-        Where `grounds` says that there is no guess, it has none.
+        The draft is empty where its kind is None.
         """
 
 
@@ -76,7 +76,7 @@ class TextLookup:
                         self.length, self.follows = n, before
                     self._ends[ngram] = end
 
-    def guess(self, count: int) -> list[int]:
+    def draft(self, count: int) -> list[int]:
         """Copy `count` tokens from `follows` on, the copied ones too."""
         ids = self.ids[self.follows : self.follows + count]
         period = len(self.ids) - self.follows
@@ -114,7 +114,7 @@ class LookupState(State):
 
 
 class LookupDrafter(Drafter):
-    """Guess that the last tokens go on as they did before (Saxena 2023, "Prompt Lookup Decoding").
+    """Draft what followed the last tokens before (Saxena 2023, "Prompt Lookup Decoding").
 
     The longest of the n-grams at the end that occurred before counts, at its last occurrence.
     """
@@ -127,12 +127,12 @@ class LookupDrafter(Drafter):
             text.push(ids)
         return state
 
-    def grounds(self, state: LookupState) -> Sequence[int | None]:
+    def draft_kinds(self, state: LookupState) -> Sequence[int | None]:
         return [text.length or None for text in state.texts]
 
-    def guess(self, counts: Sequence[int], state: LookupState) -> list[list[int]]:
+    def draft(self, counts: Sequence[int], state: LookupState) -> list[list[int]]:
         pairs = zip(state.texts, counts, strict=True)
-        return [text.guess(count) if text.length else [] for text, count in pairs]
+        return [text.draft(count) if text.length else [] for text, count in pairs]
 
 
 @dataclass
@@ -149,7 +149,7 @@ class DraftState(State):
 
 
 class ModelDrafter(Drafter):
-    """Guess the most probable tokens under a smaller model.
+    """Draft the most probable tokens under a smaller model.
 
     Args:
         model: in evaluation mode.
@@ -172,29 +172,29 @@ class ModelDrafter(Drafter):
             logits = ops_of(called).array(called)[:, 0]
         return DraftState(after, logits)
 
-    def grounds(self, state: DraftState) -> Sequence[bool]:
+    def draft_kinds(self, state: DraftState) -> Sequence[bool]:
         return [True] * len(state.logits)
 
-    def guess(self, counts: Sequence[int], state: DraftState) -> list[list[int]]:
+    def draft(self, counts: Sequence[int], state: DraftState) -> list[list[int]]:
         rows = [row for row, count in enumerate(counts) if count]
-        guesses: list[list[int]] = [[] for _ in counts]
+        drafts: list[list[int]] = [[] for _ in counts]
         logits, branch = state.logits[rows], None
         while rows:
             ids = logits.argmax(-1).tolist()
             for row, token in zip(rows, ids, strict=True):
-                guesses[row].append(token)
-            stay = [place for place, row in enumerate(rows) if len(guesses[row]) < counts[row]]
+                drafts[row].append(token)
+            stay = [place for place, row in enumerate(rows) if len(drafts[row]) < counts[row]]
             if stay:
                 branch = state.state.copy().select(rows) if branch is None else branch
                 logits, branch = self.model.step(
                     [ids[place] for place in stay], branch.select(stay)
                 )
             rows = [rows[place] for place in stay]
-        return guesses
+        return drafts
 
 
 def model_drafter(loaded: LoadedModel, name: str) -> ModelDrafter:
-    """Load a smaller model that guesses the tokens of another.
+    """Load a smaller model that drafts tokens for another.
 
     Raises:
         UsageError: it has other tokens, or reads in the other direction.

@@ -1,24 +1,25 @@
-"""Transformer that reads guessed tokens ahead, and answers steps from what it has read.
+"""Speculative decoding: a transformer that reads draft tokens along with its own.
 
 One token takes a transformer about as long to read as a few, since all of its matrices pass through
-the processor either way. So whenever a token must be read, tokens that are guessed to follow it are
-read with it (Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding";
-Saxena 2023, "Prompt Lookup Decoding"). As long as the tokens that the caller then draws are those
-guessed, the logits after them are there already.
+the processor either way. So whenever a token must be read, draft tokens that may follow it are read
+with it (Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding"; Saxena
+2023, "Prompt Lookup Decoding"). As long as the caller then draws the draft tokens, the logits after
+them are there already.
 
-Nothing is drawn here. The caller draws from the same logits, bit for bit, as without guesses, so
+Nothing is drawn here. The caller draws from the same logits, bit for bit, as without drafts, so
 that the text is the same, where the algorithms above keep its distribution only. For that, several
 tokens must be read to the bits of reading them one by one (`TransformerArrays.read_slots`).
 
 All rows of a batch are at the same step, so that a slot of the key-value cache is the same step in
-every row. Guesses of a row take the slots after the newest one, and wrong ones are overwritten.
+every row. Draft tokens of a row take the slots after the newest one, and rejected ones are
+overwritten.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -35,33 +36,34 @@ if TYPE_CHECKING:
     from seqgen.plugins.speculative.drafters import Drafter
     from seqgen.store.loaded import LoadedModel
 
-# Tokens that a draft model guesses at most.
+# The longest draft of a draft model.
 MOST_DRAFTED = 8
-# How much of a rate of right guesses, or of a time, each new one replaces.
-NEW = 1 / 8
-# What a guess is taken to cost beside a token of its own, and to be right, before any was read.
+# Weight of the newest measurement in the running mean of an acceptance rate, or of a time.
+NEWEST = 1 / 8
+# Before the first measurement: the cost of a draft token, where one token alone costs 1, and the
+# acceptance rate.
 COST, RATE = 0.2, 0.5
-# After so many reads without a guess its cost is taken to be unknown again.
+# After so many reads without draft tokens their cost is taken to be unknown again.
 FORGOTTEN = 32
 
 
 @dataclass
-class GuessCounts:
-    """Guessed tokens, over all texts.
+class DraftCounts:
+    """Draft tokens, over all texts.
 
     Attributes:
-        read: those that were read ahead.
-        kept: those of them that were drawn.
+        drafted: those that were read.
+        accepted: those of them that were then drawn.
     """
 
-    read: int = 0
-    kept: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 class ReadCosts:
     """Time of a read by its number of tokens, measured as texts are written.
 
-    It decides how many tokens are guessed, and so the speed, but nothing else.
+    It decides how many tokens are drafted, and so the speed, but nothing else.
     """
 
     def __init__(self) -> None:
@@ -72,7 +74,7 @@ class ReadCosts:
         """Add a measurement; what took longer than before may have been disturbed."""
         before = self._seconds.get(tokens, seconds)
         more = min(seconds, 2 * before) - before
-        self._seconds[tokens] = before + more * (NEW if more > 0 else 1 / 2)
+        self._seconds[tokens] = before + more * (NEWEST if more > 0 else 1 / 2)
         self._single = self._single + 1 if tokens == min(self._seconds) else 0
         if self._single == FORGOTTEN and len(self._seconds) > 1:
             del self._seconds[max(self._seconds)]
@@ -89,13 +91,13 @@ class ReadCosts:
 
 
 @dataclass
-class RowAhead:
-    """What one row has read ahead, and how often its guesses are right.
+class DraftedRow:
+    """Draft tokens that one row has read, and its acceptance rates.
 
     Attributes:
-        ahead: guessed tokens, each with the logits (V,) after it.
-        expected: the token guessed next, and the grounds of the guess.
-        rates: of right guesses, by their grounds.
+        ahead: draft tokens, each with the logits (V,) after it.
+        expected: the first token of the next draft, and the kind of draft.
+        rates: acceptance rates by kind of draft.
     """
 
     ahead: list[tuple[int, np.ndarray]] = field(default_factory=list)
@@ -104,27 +106,27 @@ class RowAhead:
 
     @property
     def rate(self) -> float:
-        """Chance that the next guess is right; 0 without a guess."""
+        """Acceptance rate of the next draft token; 0 without one."""
         return 0.0 if self.expected is None else self.rates.get(self.expected[1], RATE)
 
     def take(self, token: int) -> np.ndarray | None:
         """Take the next token; return the logits after it, or None if it must be read."""
         if self.expected is not None:
-            guess, grounds = self.expected
-            self.rates[grounds] = self.rate + NEW * ((guess == token) - self.rate)
+            drafted, kind = self.expected
+            self.rates[kind] = self.rate + NEWEST * ((drafted == token) - self.rate)
         if self.ahead and self.ahead[0][0] == token:
             return self.ahead.pop(0)[1]
         self.ahead = []
         return None
 
-    def copy(self) -> RowAhead:
+    def copy(self) -> DraftedRow:
         """Copy it."""
-        return RowAhead(list(self.ahead), self.expected, dict(self.rates))
+        return DraftedRow(list(self.ahead), self.expected, dict(self.rates))
 
 
 @dataclass
-class AheadState(State):
-    """State of a transformer that reads ahead.
+class SpeculativeState(State):
+    """State of a transformer that reads draft tokens.
 
     Attributes:
         cache: after the tokens that were drawn; what was read ahead is in the slots after them.
@@ -134,20 +136,20 @@ class AheadState(State):
 
     cache: KVCache
     drafts: State
-    rows: list[RowAhead]
+    rows: list[DraftedRow]
 
     @property
     def reach(self) -> int:
         """Number of slots after the newest that are in use."""
         return max((len(row.ahead) for row in self.rows), default=0)
 
-    def without_ahead(self) -> AheadState:
+    def without_ahead(self) -> SpeculativeState:
         """Forget what was read ahead."""
         for row in self.rows:
             row.ahead = []
         return self
 
-    def select(self, rows: Rows) -> AheadState:
+    def select(self, rows: Rows) -> SpeculativeState:
         rows = list(rows)
         if rows != sorted(set(rows)):  # copies share the slots before the newest, and none after
             self.without_ahead()
@@ -155,29 +157,31 @@ class AheadState(State):
         self.cache.end += reach
         cache = self.cache.select(rows)
         cache.end -= reach
-        return AheadState(cache, self.drafts.select(rows), [self.rows[row].copy() for row in rows])
+        return SpeculativeState(
+            cache, self.drafts.select(rows), [self.rows[row].copy() for row in rows]
+        )
 
-    def copy(self) -> AheadState:
+    def copy(self) -> SpeculativeState:
         copies = [row.copy() for row in self.rows]
-        return AheadState(self.cache.copy(), self.drafts.copy(), copies)
+        return SpeculativeState(self.cache.copy(), self.drafts.copy(), copies)
 
     @classmethod
-    def cat(cls, states: Sequence[AheadState]) -> AheadState:
+    def cat(cls, states: Sequence[SpeculativeState]) -> SpeculativeState:
         states = [state.without_ahead() for state in states]
         caches, drafts = [state.cache for state in states], [state.drafts for state in states]
         rows = [row for state in states for row in state.rows]
         return cls(type(caches[0]).cat(caches), type(drafts[0]).cat(drafts), rows)
 
 
-class ModelReadingAhead(InferenceModel):
-    """Transformer that reads ahead what a drafter guesses.
+class SpeculativeModel(InferenceModel):
+    """Transformer that reads the tokens of a drafter with its own.
 
     Args:
         model: the transformer, over arrays or in torch.
         reader: the same over arrays.
-        drafter: guesses.
-        most: guesses at a time, at most.
-        counts: of guesses.
+        drafter: drafts tokens.
+        most: the longest draft.
+        counts: of draft tokens.
     """
 
     def __init__(
@@ -186,7 +190,7 @@ class ModelReadingAhead(InferenceModel):
         reader: TransformerArrays,
         drafter: Drafter,
         most: int,
-        counts: GuessCounts,
+        counts: DraftCounts,
     ) -> None:
         self.model, self.reader, self.drafter = model, reader, drafter
         self.most, self.counts, self.costs = most, counts, ReadCosts()
@@ -206,29 +210,33 @@ class ModelReadingAhead(InferenceModel):
     def ids(self, ids: np.ndarray) -> Leaf:
         return self.model.ids(ids)
 
-    def start(self, batch: int, stride: int | None = None) -> AheadState:
-        rows = [RowAhead() for _ in range(batch)]
-        return AheadState(self.model.start(batch, stride), self.drafter.start(batch), rows)
+    def start(self, batch: int, stride: int | None = None) -> SpeculativeState:
+        rows = [DraftedRow() for _ in range(batch)]
+        return SpeculativeState(self.model.start(batch, stride), self.drafter.start(batch), rows)
 
     def __call__(
-        self, tokens: Leaf, state: AheadState | None = None, last: int | None = None
-    ) -> tuple[Leaf, AheadState | None]:
+        self, tokens: Leaf, state: SpeculativeState | None = None, last: int | None = None
+    ) -> tuple[Leaf, SpeculativeState | None]:
         if state is None:
             return self.model(tokens, None, last)
         logits, cache = self.model(tokens, state.cache, last)
         drafts = self.drafter.read(ops_of(tokens).array(tokens), state.drafts)
-        return logits, self._expecting(AheadState(cache, drafts, state.without_ahead().rows))
+        return logits, self._expecting(SpeculativeState(cache, drafts, state.without_ahead().rows))
 
-    def read_together(self, prompts: Sequence[Sequence[int]]) -> tuple[np.ndarray, AheadState]:
+    def read_together(
+        self, prompts: Sequence[Sequence[int]]
+    ) -> tuple[np.ndarray, SpeculativeState]:
         logits, cache = self.model.read_together(prompts)
         one = [self.drafter.read(np.array([ids]), self.drafter.start(1)) for ids in prompts]
-        rows = [RowAhead() for _ in prompts]
-        return logits, self._expecting(AheadState(cache, type(one[0]).cat(one), rows))
+        rows = [DraftedRow() for _ in prompts]
+        return logits, self._expecting(SpeculativeState(cache, type(one[0]).cat(one), rows))
 
-    def step(self, tokens: Sequence[int], state: AheadState) -> tuple[np.ndarray, AheadState]:
+    def step(
+        self, tokens: Sequence[int], state: SpeculativeState
+    ) -> tuple[np.ndarray, SpeculativeState]:
         found = [row.take(token) for row, token in zip(state.rows, tokens, strict=True)]
         unread = [row for row, logits in enumerate(found) if logits is None]
-        self.counts.kept += len(found) - len(unread)
+        self.counts.accepted += len(found) - len(unread)
         state.drafts = self.drafter.read(np.array(tokens)[:, None], state.drafts)
         self._expecting(state)
         room = [self.window - state.cache.length(row) for row in range(len(tokens))]
@@ -236,9 +244,9 @@ class ModelReadingAhead(InferenceModel):
             logits, state.cache = self.model.step(tokens, state.cache)
             return logits, state
         began = time.perf_counter()
-        guesses = self._guesses(unread, room, state)
-        pieces = {row: [tokens[row], *guesses[row]] for row in unread}
-        if len(unread) == len(tokens) and not any(guesses):
+        drafts = self._drafts(unread, room, state)
+        pieces = {row: [tokens[row], *drafts[row]] for row in unread}
+        if len(unread) == len(tokens) and not any(drafts):
             logits, state.cache = self.model.step(tokens, state.cache)
         else:
             logits = self._read(tokens, pieces, found, state)
@@ -246,18 +254,18 @@ class ModelReadingAhead(InferenceModel):
             self.costs.note(sum(map(len, pieces.values())), time.perf_counter() - began)
         return logits, state
 
-    def _expecting(self, state: AheadState) -> AheadState:
-        """Note the next guess of every row."""
-        guesses = self.drafter.guess([1] * len(state.rows), state.drafts)
-        every = zip(state.rows, guesses, self.drafter.grounds(state.drafts), strict=True)
-        for row, guess, grounds in every:
-            row.expected = (guess[0], grounds) if guess else None
+    def _expecting(self, state: SpeculativeState) -> SpeculativeState:
+        """Note the next draft token of every row."""
+        drafts = self.drafter.draft([1] * len(state.rows), state.drafts)
+        every = zip(state.rows, drafts, self.drafter.draft_kinds(state.drafts), strict=True)
+        for row, draft, kind in every:
+            row.expected = (draft[0], kind) if draft else None
         return state
 
-    def _guesses(
-        self, unread: Sequence[int], room: Sequence[int], state: AheadState
+    def _drafts(
+        self, unread: Sequence[int], room: Sequence[int], state: SpeculativeState
     ) -> list[list[int]]:
-        """Guess as many tokens for each unread row as are worth their time.
+        """Draft as many tokens for each unread row as are worth their time.
 
         `room` says how many tokens each row can still read, its next one included.
         """
@@ -265,25 +273,25 @@ class ModelReadingAhead(InferenceModel):
         every, counts = math.prod(rates), [0] * len(rates)
         for row in unread:
             most = min(room[row] - 1, self.most)
-            counts[row] = worthwhile(rates[row], every, cost, most)
+            counts[row] = draft_length(rates[row], every, cost, most)
         if not any(counts):
             return [[] for _ in counts]
-        guesses = self.drafter.guess(counts, state.drafts)
-        self.counts.read += sum(map(len, guesses))
-        return guesses
+        drafts = self.drafter.draft(counts, state.drafts)
+        self.counts.drafted += sum(map(len, drafts))
+        return drafts
 
     def _read(
         self,
         tokens: Sequence[int],
         pieces: Mapping[int, Sequence[int]],
         found: list[np.ndarray | None],
-        state: AheadState,
+        state: SpeculativeState,
     ) -> np.ndarray:
-        """Read the next token of some rows and guesses after it; return the logits (B, V).
+        """Read the next token of some rows and the draft after it; return the logits (B, V).
 
         Args:
             tokens: the next token of each row.
-            pieces: for some rows that token and the guesses.
+            pieces: for some rows that token and its draft.
             found: the logits (V,) of the other rows.
             state: is changed in place.
         """
@@ -301,32 +309,25 @@ class ModelReadingAhead(InferenceModel):
             ids = np.concatenate([*pieces.values()])
             features = self.reader.read_slots(ids, rows, slots, cache)
             logits = self.reader.logits(features, ids[:, None], None)[:, 0]  # (N, V)
-            for row, own in zip(pieces, split(logits, map(len, pieces.values())), strict=True):
+            ends = np.cumsum([len(ids) for ids in pieces.values()])
+            for row, own in zip(pieces, np.split(logits, ends[:-1]), strict=True):
                 found[row] = own[0]
                 state.rows[row].ahead = [*zip(pieces[row][1:], own[1:], strict=True)]
         return np.stack(found)
 
 
-def split(x: np.ndarray, lengths: Iterable[int]) -> Iterator[np.ndarray]:
-    """Split an array into pieces of some lengths."""
-    begin = 0
-    for length in lengths:
-        yield x[begin : begin + length]
-        begin += length
+def draft_length(rate: float, every: float, cost: float, most: int) -> int:
+    """Choose the length of a row's draft, so that each of its tokens is worth the time to read it.
 
-
-def worthwhile(rate: float, every: float, cost: float, most: int) -> int:
-    """Compute how many guesses for a row are worth the time to read them.
-
-    A guess that is kept saves its own part of a later read, and all of that read if the guesses of
-    every row are kept. Guesses are added as long as that is more, for its time, than what the read
+    An accepted one saves its own part of a later read, and all of that read if those of every row
+    are accepted. Draft tokens are added as long as that is more, for its time, than what the read
     gives so far.
 
     Args:
-        rate: chance that a guess of the row is right.
-        every: chance that those of all rows are.
+        rate: acceptance rate of the row.
+        every: chance that the draft tokens of all rows are accepted.
         cost: time of a token beside others, where one alone takes 1.
-        most: guesses at most.
+        most: the longest draft.
     """
     tokens, seconds, count = 1.0, 1.0, 0
     while count < most:
@@ -338,17 +339,17 @@ def worthwhile(rate: float, every: float, cost: float, most: int) -> int:
     return count
 
 
-def reading_ahead(
-    loaded: LoadedModel, flag: str, drafter: Drafter, most: int | None, counts: GuessCounts
+def make_speculative(
+    loaded: LoadedModel, flag: str, drafter: Drafter, most: int | None, counts: DraftCounts
 ) -> LoadedModel:
-    """Make a model read ahead what a drafter guesses.
+    """Make a model read the tokens of a drafter with its own.
 
     Args:
         loaded: the model.
         flag: what asks for it, for messages.
-        drafter: guesses.
-        most: guesses at a time, at most; None for `MOST_DRAFTED`.
-        counts: of guesses.
+        drafter: drafts tokens.
+        most: the longest draft; None for `MOST_DRAFTED`.
+        counts: of draft tokens.
 
     Raises:
         UsageError: reading several tokens would give other bits than one after the other.
@@ -363,5 +364,5 @@ def reading_ahead(
             f"compiled kernels: they read several tokens exactly as one by one. {loaded.name} is "
             "no such model here"
         )
-    ahead = ModelReadingAhead(model, reader, drafter, most or MOST_DRAFTED, counts)
-    return replace(loaded, model=ahead)
+    speculative = SpeculativeModel(model, reader, drafter, most or MOST_DRAFTED, counts)
+    return replace(loaded, model=speculative)

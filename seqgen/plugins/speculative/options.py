@@ -1,4 +1,4 @@
-"""Options of `sample` that guess tokens and read them ahead."""
+"""Options of `sample` for speculative decoding."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from seqgen.settings.options import Panel
 from seqgen.settings.setting import OptionRule, setting
 
 if TYPE_CHECKING:
-    from seqgen.plugins.speculative.model import GuessCounts
+    from seqgen.plugins.speculative.model import DraftCounts
 
 # More tokens than these are never read in one piece.
 MOST_AHEAD = 63
 WRITES_NOTHING = OptionRule(("--suggest",), "{other} writes no text, so it takes no {flag}")
 
 
-class ReadingAhead(FilterOptions, panel=Panel.MACHINE):
-    """Guesses of the next tokens, which change the speed and never the text."""
+class SpeculativeOptions(FilterOptions, panel=Panel.MACHINE):
+    """Source of draft tokens, which change the speed and never the text."""
 
     lookup: int | None = setting(
         "Guess that the last tokens continue as they did before, in the prompt or the text, and "
@@ -39,20 +39,22 @@ class ReadingAhead(FilterOptions, panel=Panel.MACHINE):
         if self.lookup is None and self.draft is None:
             return loaded
         from seqgen.plugins.speculative.drafters import LookupDrafter, model_drafter
-        from seqgen.plugins.speculative.model import reading_ahead
+        from seqgen.plugins.speculative.model import make_speculative
 
         flag = "--draft" if self.lookup is None else "--lookup"
         drafter = LookupDrafter() if self.lookup else model_drafter(loaded, self.draft)
-        return reading_ahead(loaded, flag, drafter, self.lookup, self.counts)
+        return make_speculative(loaded, flag, drafter, self.lookup, self.counts)
 
     @cached_property
-    def counts(self) -> GuessCounts:
-        """GuessCounts of guessed tokens, of all texts together."""
-        from seqgen.plugins.speculative.model import GuessCounts
+    def counts(self) -> DraftCounts:
+        """Draft tokens and accepted ones, of all texts together."""
+        from seqgen.plugins.speculative.model import DraftCounts
 
-        return GuessCounts()
+        return DraftCounts()
 
     def describe(self) -> str | None:
         if self.lookup is None and self.draft is None:
             return None
-        return f"guessed tokens: {self.counts.kept:,} kept of {self.counts.read:,} read ahead"
+        return (
+            f"guessed tokens: {self.counts.accepted:,} kept of {self.counts.drafted:,} read ahead"
+        )

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from seqgen.cli import run
 from seqgen.engines.native.library import library
 from seqgen.generation.sample import sample, stream
-from seqgen.plugins.speculative import model as ahead
+from seqgen.plugins.speculative import model as speculative
 from seqgen.plugins.speculative.drafters import LENGTHS, LookupDrafter, TextLookup
-from seqgen.plugins.speculative.model import ReadCosts, worthwhile
+from seqgen.plugins.speculative.model import ReadCosts, draft_length
 from seqgen.settings.generation import SampleOptions
 from seqgen.store.loading import Work, load
 
@@ -59,7 +59,7 @@ def loaded_in(precision, name="m"):
 
 
 def texts(loaded, prompts=PROMPTS, **options):
-    """Return the records of sampled texts, and the counts of guessed tokens."""
+    """Return the records of sampled texts, and the counts of draft tokens."""
     options = SampleOptions.of(**{"max_tokens": 60, "seed": 3, **options})
     found = [dataclasses.asdict(record) for record in sample(loaded, prompts, options)]
     counts = [each.counts for each in options.added_filters if hasattr(each, "counts")]
@@ -81,7 +81,7 @@ def test_texts_and_logprobs_are_the_same(precision, guessing, always):
             plain, _ = texts(loaded, prompts, **about)
             found, counts = texts(loaded, prompts, **about, **guessing)
             assert found == plain
-            assert 0 < counts.kept < counts.read
+            assert 0 < counts.accepted < counts.drafted
 
 
 @compiled
@@ -96,7 +96,7 @@ def test_five_hundred_short_prompts(precision):
         about = {"temperature": 0.7, "batch_size": batch_size, "max_tokens": 12}
         plain, _ = texts(loaded, prompts, **about)
         found, counts = texts(loaded, prompts, lookup=8, **about)
-        assert found == plain and counts.kept
+        assert found == plain and counts.accepted
 
 
 @compiled
@@ -106,7 +106,7 @@ def test_other_precisions_and_positions(precision, name, always):
     loaded = loaded_in(precision, name)
     plain, _ = texts(loaded, temperature=0.7, num_samples=3)
     found, counts = texts(loaded, temperature=0.7, num_samples=3, lookup=9)
-    assert found == plain and counts.kept
+    assert found == plain and counts.accepted
 
 
 FILTERS = [
@@ -137,7 +137,7 @@ def test_a_full_window_begins_anew(always):
         loaded = loaded_in(precision)
         plain, _ = texts(loaded, prompts, temperature=0.5, max_tokens=80)
         found, counts = texts(loaded, prompts, temperature=0.5, max_tokens=80, lookup=12)
-        assert found == plain and counts.kept
+        assert found == plain and counts.accepted
 
 
 @compiled
@@ -166,7 +166,8 @@ def test_states_are_as_if_wrong_guesses_were_never_read(always):
     """Drop, repeat, reorder, copy and join rows at random steps, beside the model itself."""
     loaded = loaded_in("auto")
     model, draws = loaded.model, np.random.default_rng(5)
-    reading = ahead.reading_ahead(loaded, "", LookupDrafter(), 7, ahead.GuessCounts()).model
+    counts = speculative.DraftCounts()
+    reading = speculative.make_speculative(loaded, "", LookupDrafter(), 7, counts).model
     ids = np.array([loaded.ids(TEXT[:20]), loaded.ids(TEXT[40:60])])
     states = [each(ids, each.start(2), last=1)[1] for each in (reading, model)]
     rows = 2
@@ -214,7 +215,7 @@ def test_lookup_goes_on_after_the_longest_known_ngram(tokens, count):
     whole = list(tokens)
     for place in range(follows, follows + count):
         whole.append(whole[place])
-    assert (index.length, index.guess(count)) == (n, whole[len(tokens) :])
+    assert (index.length, index.draft(count)) == (n, whole[len(tokens) :])
 
 
 @given(st.floats(0, 1), st.floats(0.01, 1), st.integers(0, 12))
@@ -223,26 +224,26 @@ def test_as_many_guesses_as_give_most_tokens_for_their_time(rate, cost, most):
         return sum(rate**n for n in range(count + 1)) / (1 + cost * count)
 
     best = max(map(speed, range(most + 1)))
-    assert speed(worthwhile(rate, rate, cost, most)) == pytest.approx(best, rel=1e-9)
+    assert speed(draft_length(rate, rate, cost, most)) == pytest.approx(best, rel=1e-9)
 
 
 def test_beside_rows_that_must_be_read_anyway_no_guess_is_worth_its_time():
-    assert worthwhile(0.9, 0.0, 0.2, 8) == 0
-    assert worthwhile(0.95, 0.95**16, 0.2, 8) < worthwhile(0.95, 0.95, 0.2, 8)
+    assert draft_length(0.9, 0.0, 0.2, 8) == 0
+    assert draft_length(0.95, 0.95**16, 0.2, 8) < draft_length(0.95, 0.95, 0.2, 8)
 
 
 def test_costs_follow_what_is_measured():
     costs = ReadCosts()
-    assert costs.of_one_more() == ahead.COST
+    assert costs.of_one_more() == speculative.COST
     for _ in range(50):
         costs.note(1, 1.0)
         costs.note(5, 1.4)
     assert costs.of_one_more() == pytest.approx(0.1)
     costs.note(5, 1000.0)  # a disturbed one
     assert costs.of_one_more() < 0.2
-    for _ in range(ahead.FORGOTTEN):
+    for _ in range(speculative.FORGOTTEN):
         costs.note(1, 1.0)
-    assert costs.of_one_more() == ahead.COST  # after a while it is tried again
+    assert costs.of_one_more() == speculative.COST  # after a while it is tried again
 
 
 # ---- the command ----
