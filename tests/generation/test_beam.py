@@ -10,35 +10,13 @@ import torch
 from helpers_cli import has_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prefix_tables import Table, search_options
+from prefix_tables import Table, enumerated, neural, search_options
 
 from seqgen.errors import UsageError
 from seqgen.generation.beam import search
 from seqgen.generation.beam_groups import Ending, SearchPrompt, likeliest_of_rows
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid, MinTokens, NoRepeatNgram
-from seqgen.models.recurrent.cells.gru import GRUConfig
-from seqgen.models.recurrent.cells.lstm import LSTMConfig
-from seqgen.models.recurrent.model import RecurrentLM
-from seqgen.models.transformer.model import Transformer
-from seqgen.models.transformer.settings import TransformerConfig
-
-
-def enumerated(model, prompt, eos, norm, max_tokens, allowed=lambda tokens: True):
-    """Every text and its score, from the definition alone; the best first."""
-    found = []
-    for length in range(1, max_tokens + 1):
-        for text in itertools.product(range(model.vocab_size), repeat=length):
-            ends = eos is not None and text[-1] == eos
-            whole = (ends or length == max_tokens) and (eos is None or eos not in text[:-1])
-            if not whole or not all(allowed(text[: n + 1]) for n in range(length)):
-                continue
-            total = sum(
-                model.after((*prompt, *text[:n])).log_softmax(-1)[token].item()
-                for n, token in enumerate(text)
-            )
-            found.append((total / norm(length), text))
-    return sorted(found, key=lambda f: (-f[0], f[1]))
 
 
 def one(model, config, processors=(), eos=None, prompt=(0,), **options):
@@ -138,21 +116,6 @@ def test_it_stops_when_nothing_can_be_better_and_not_before():
         # 0.7^4 < 0.3: with no normaliser nothing live is better after the fourth token.
         assert len(seen) == steps
         seen.clear()
-
-
-def neural(kind):
-    torch.manual_seed(3)
-    if kind == "transformer":
-        config = TransformerConfig(
-            vocab_size=7, window=10, hidden_size=16, num_layers=2, num_heads=2
-        )
-        model = Transformer(config)
-    else:
-        config = {"lstm": LSTMConfig, "gru": GRUConfig}[kind](vocab_size=7, hidden_size=12)
-        model = RecurrentLM(config)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.6)
-    return model.double().eval()
 
 
 def plain_beams(model, prompt, beams, steps, eos, norm):
