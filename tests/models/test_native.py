@@ -61,7 +61,7 @@ def test_kernels_of_another_version_are_named(tmp_path, monkeypatch, capsys):
     source.write_text("unsigned mark(void) { return 1; } int suits(void) { return 1; }")
     subprocess.run([*native.compiler(), "-shared", "-fPIC", source, "-o", made], check=True)
     monkeypatch.setattr("seqgen.engines.native.library.outdated", [])
-    for named, said in (("0", ""), (str(made), "install seqgen again")):
+    for named, said in (("0", ""), (str(made), "install seqgen again"), ("0", "")):
         monkeypatch.setenv(VARIABLE, named)
         library.cache_clear()
         Output().uses([])

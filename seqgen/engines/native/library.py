@@ -47,7 +47,7 @@ LIBRARIES = {level: SOURCE.with_name(f"kernels-{level}.so.1") for level in LEVEL
 VARIABLE = "SEQGEN_NATIVE"
 # How many threads compute, one by default; see `cli.process.use_threads`.
 THREADS = "OMP_NUM_THREADS"
-# Libraries that were found, but compiled from another version of the source.
+# Libraries that the last search found, but that are compiled from another version of the source.
 outdated: list[Path] = []
 
 
@@ -114,6 +114,7 @@ def compile_kernels(target: Path, level: Sequence[str], options: Sequence[str] =
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Load the compiled library; None if there is no current one for this processor."""
+    outdated.clear()
     named = os.environ.get(VARIABLE)
     if named == "0":
         return None
