@@ -142,13 +142,13 @@ def share_stored(network: Network, other: Network) -> None:
             module.stored = same.stored
 
 
-def convert_stored(network: Network) -> None:
-    """Make float32 of the matrices that a network keeps as in its file."""
+def convert_stored(network: Network, kind: torch.dtype = torch.float32) -> None:
+    """Convert the matrices that a network keeps as in its file to a floating-point type."""
     for module in network.modules():
         if isinstance(module, FastLinear) and module.stored is not None:
             chain = module.parametrizations.weight if parametrize.is_parametrized(module) else None
             weight = module.weight if chain is None else chain.original
-            weight.data, module.stored = numbers_of(module.stored, torch.float32), None
+            weight.data, module.stored = numbers_of(module.stored, kind), None
 
 
 def store_frozen(network: Network, kind: torch.dtype) -> None:

@@ -303,13 +303,14 @@ def shares_weights(model: Network, other: Network) -> bool:
     return first.data_ptr() == second.data_ptr() and first.numel() > 0
 
 
-# Types of 16 bits, by what a file of weights calls them.
-SIXTEEN_BITS = {"BF16": torch.bfloat16, "F16": torch.float16}
+# Types of frozen matrices, by their names in settings and in files of weights.
+FROZEN_TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
+FROZEN_TYPES |= {"BF16": torch.bfloat16, "F16": torch.float16}
 
 
 def keeps_types(settings: Mapping[str, Any]) -> bool:
-    """Check whether the matrices of a base stay in the types of their file."""
-    return settings.get("lora") is not None and settings.get("lora_base") is None
+    """Check whether the matrices of a base are loaded in the types of their file."""
+    return settings.get("lora") is not None and settings.get("lora_base") != "float32"
 
 
 def place_base(
@@ -328,9 +329,10 @@ def place_base(
     if device.type != "cpu" or training.precision == "float64":
         convert_stored(model)
     model.to(device=device, dtype=parameter_type(training.precision))
-    given = {"float32": torch.float32, "bf16": torch.bfloat16}.get(training.lora_base)
-    stored = SIXTEEN_BITS.get(next(iter(base.reduced_types), ""))
-    kind = given or (torch.bfloat16 if training.precision == "bf16" else stored)
+    if training.lora_base == "bf16":
+        convert_stored(model, torch.bfloat16)
+    stored = "bf16" if training.precision == "bf16" else next(iter(base.reduced_types), "")
+    kind = FROZEN_TYPES.get(training.lora_base or stored)
     if kind is not None:
         store_frozen(model, kind)
         return_freed_memory()

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from seqgen import store
 from seqgen.cli import run
 from seqgen.engines.blocks import BlockMatrix
+from seqgen.engines.fast_layers import FastLinear
 from seqgen.files import tensor_header
 from seqgen.models.base import weights_of
 from seqgen.models.low_rank import AdaptedLinear, convert_stored
@@ -20,6 +21,7 @@ from seqgen.plugins.exchange.gguf import NAMES, GGUFFile, write
 from seqgen.scoring.perplexity import score_held_out
 from seqgen.store.loading import Work, load
 from seqgen.training import session
+from seqgen.training.fine_tune import InitialModel
 from seqgen.training.resume import resume
 from seqgen.training.train import train
 
@@ -241,6 +243,44 @@ def test_adapters_are_trained_on_the_matrices_of_the_file(kind, plain, tmp_path,
     assert ours.val_loss == floats.val_loss
     # What is stored beside the base gives that loss, and so do both together.
     assert score_held_out(load("kept", "cpu")).nats_per_token == pytest.approx(ours.val_loss, 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mixed", "BF16", "F16"])
+def test_a_base_is_converted_to_bf16_from_the_types_of_its_file(kind, plain, tmp_path, monkeypatch):
+    rewrite(
+        plain, mixed if kind == "mixed" else lambda name: kind, tmp_path / "m.gguf", monkeypatch
+    )
+    assert run(["import", str(tmp_path / "m.gguf"), "--name", "m", "--quiet"]) == 0
+    (tmp_path / "t.txt").write_text("the cat sat on the mat\n" * 60)
+    loaded, frozen = [], []
+    load_origin, trainer = InitialModel.load, session.Session._trainer
+
+    def begun(self, *about):
+        layers = [x for x in self.loaded.model.modules() if isinstance(x, AdaptedLinear)]
+        assert all(layer.stored is None for layer in layers)
+        frozen.append({layer.parametrizations.weight.original.dtype for layer in layers})
+        return trainer(self, *about)
+
+    def origin(*about):
+        found = load_origin(*about)
+        layers = [x for x in found.model.modules() if isinstance(x, FastLinear)]
+        loaded.append(sum(layer.stored is not None for layer in layers))
+        return found
+
+    monkeypatch.setattr(session.Session, "_trainer", begun)
+    monkeypatch.setattr(InitialModel, "load", origin)
+    texts, settings = [tmp_path / "t.txt"], {**FEW, "init_from": "m", "lora_base": "bf16"}
+    train(texts, name="ours", settings=settings)
+    train(texts, name="half", settings=settings, stop_after=2)
+    resume("half")
+    monkeypatch.setattr("seqgen.training.plan.keeps_types", lambda settings: False)
+    train(texts, name="by_float32", settings=settings)
+    assert loaded == [8, 8, 0] and frozen == [{torch.bfloat16}] * 4
+    weights = [
+        load_file(store.find(x).path / store.WEIGHTS) for x in ("ours", "half", "by_float32")
+    ]
+    for name, tensor in weights[0].items():
+        assert all(torch.equal(tensor, other[name]) for other in weights[1:])
 
 
 def test_other_matrices_of_a_base_become_floats(plain, tmp_path, monkeypatch):
