@@ -135,9 +135,8 @@ def dequantize(raw: np.ndarray, name: str) -> np.ndarray:
     if kind.unpack is None:
         return np.ascontiguousarray(raw).view({"F32": "<f4", "F16": "<f2"}[name]).astype("f4")
     if (native := library()) is not None:
-        raw = np.ascontiguousarray(raw)
-        values = np.empty((len(raw), raw.size // kind.width * kind.size // max(1, len(raw))), "f4")
-        blocks = raw.size // kind.width
+        raw, blocks = np.ascontiguousarray(raw), raw.size // kind.width
+        values = np.empty((len(raw), blocks * kind.size // max(1, len(raw))), "f4")
         native.dequantize(CODES[name], blocks, raw.ctypes.data, values.ctypes.data)
         return values
     q, scales, minima = kind.unpack(raw.reshape(-1, kind.width))

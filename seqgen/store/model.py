@@ -470,10 +470,14 @@ class StoredModel(TrainingFolder):
         Raises:
             SeqgenError: a part is missing or damaged, or does not fit the others.
         """
+        return self._load_from(self, keeps_types)
+
+    def _load_from(self, source: StoredModel, keeps_types: bool) -> tuple[LanguageModel, Tokenizer]:
+        """Load the model, with its own weights or those of its base, and its tokenizer."""
         from seqgen.store.torch_models import fill
         from seqgen.text.tokenizers import load_tokenizer
 
-        model = fill(*self.shape(), self.weights, self.path, keeps_types)
+        model = fill(*self.shape(), source.weights, self.path, keeps_types)
         tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
         self.check(largest=CHEAP)
         return model.eval(), tokenizer
@@ -531,14 +535,10 @@ class StoredModel(TrainingFolder):
             return self.load()
         from seqgen.models.base import load_weights
         from seqgen.models.low_rank import add_adapters
-        from seqgen.store.torch_models import fill
-        from seqgen.text.tokenizers import load_tokenizer
 
-        model = fill(*self.shape(), self.base.weights, self.path, keeps_types)
+        model, tokenizer = self._load_from(self.base, keeps_types)
         add_adapters(model, self.adapter.rank, self.adapter.alpha)
         load_weights(model, self.own_tensors())
-        tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
-        self.check(largest=CHEAP)
         return model.eval(), tokenizer
 
     def _load_members(self) -> tuple[LanguageModel, Tokenizer]:

@@ -71,8 +71,8 @@ def read_tensors(path: Path, keeps_blocks: bool = False) -> dict[str, Tensor | B
 
     Matrices in blocks of few bits become float32, unless they are kept. Each is copied into memory
     of its own, for products round by where in memory a matrix lies, and a resumed run is to round
-    as before. The file is mapped anew for each, so that what was read of
-    it takes no memory beside the copies.
+    as before. The file is mapped anew for each, so that what was read of it takes no memory beside
+    the copies.
 
     Raises:
         OSError, SafetensorError: it is missing or damaged.

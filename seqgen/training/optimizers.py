@@ -249,9 +249,9 @@ def _adaptive(
     kind: type[Adam], chosen: list[ParameterGroup], config: TrainingConfig
 ) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
-    betas = (config.beta1, config.beta2)
     if config.eps_inside:
         return _textbook_rule(groups, config)
+    betas = (config.beta1, config.beta2)
     return [lean(kind)(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))]
 
 
