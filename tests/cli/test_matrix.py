@@ -52,7 +52,7 @@ WORD_BY_WORD = {"elmo-tagger", *BOTH_SIDES, *WORDS}
 # Models whose tokens, joined, are the text that they read from left to right.
 BY_BYTES = OF_TEXT - {"lstm-backward", "ngram-words", "imported-arpa"}
 SAME_TOKENS = {"hawk", "window", "transformer", "adapter", "ngram", "hmm"}
-# Those that read guessed tokens ahead.
+# Those that read drafted tokens.
 READING_AHEAD = ATTENTIVE if library() is not None else set()
 # Tracing them for ONNX takes many seconds each, and has tests of its own in test_onnx.py.
 TRACED = {"lstm", "hawk", "transformer", "seq2seq-transformer"}

@@ -21,15 +21,15 @@ class SpeculativeOptions(FilterOptions, panel=Panel.MACHINE):
     """Source of draft tokens, which change the speed and never the text."""
 
     lookup: int | None = setting(
-        "Guess that the last tokens continue as they did before, in the prompt or the text, and "
-        "read up to N guessed tokens at once. Faster for texts that repeat themselves; the text "
-        "stays the same.",
+        "Speculative decoding: draft up to N tokens as they followed the last ones before, in the "
+        "prompt or the text, and read them at once. Faster for texts that repeat themselves; the "
+        "text stays the same.",
         low=1,
         high=MOST_AHEAD,
         conflicts=("--draft", WRITES_NOTHING),
     )
     draft: str | None = setting(
-        "The same, with guesses by this smaller model, which must have the same tokenizer.",
+        "Speculative decoding with drafts by this smaller model; it must have the same tokenizer.",
         metavar="MODEL",
         completes="models",
         conflicts=WRITES_NOTHING,
@@ -55,6 +55,4 @@ class SpeculativeOptions(FilterOptions, panel=Panel.MACHINE):
     def describe(self) -> str | None:
         if self.lookup is None and self.draft is None:
             return None
-        return (
-            f"guessed tokens: {self.counts.accepted:,} kept of {self.counts.drafted:,} read ahead"
-        )
+        return f"drafted tokens: {self.counts.accepted:,} accepted of {self.counts.drafted:,}"

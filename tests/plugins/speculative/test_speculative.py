@@ -256,7 +256,7 @@ def test_verbose_says_how_many_guesses_were_kept(capsys):
     capsys.readouterr()
     assert run([*command, "--lookup", "8", "--verbose", "--json"]) == 0
     said = capsys.readouterr()
-    kept, read = map(int, re.search(r"(\d+) kept of (\d+) read ahead", said.err).groups())
+    kept, read = map(int, re.search(r"(\d+) accepted of (\d+)", said.err).groups())
     assert 0 < kept <= read
     assert records(capsys, *command, "--lookup", "8") == plain
     assert run([*command, "--lookup", "8"]) == 0
