@@ -46,7 +46,7 @@ class Beam(Written):
     """Record of one text from `seqgen beam-search --json`; see `Written.record`.
 
     `seed` is None where none is used. `missing` lists what had to occur in the text and does not;
-    the key is there where something had to.
+    the key is there where something had to. `healed`: see `sample.Sample`.
     """
 
     index: int
@@ -62,6 +62,7 @@ class Beam(Written):
     of_source: SourceFields | None = None
     label: str | None = None
     missing: list[str] | None = None
+    healed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ class Searcher(Generator):
         ]
         model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
         penalty, outcomes = self.penalty(prompts), self.outcomes
+        processors = self.filters_of(prompts)
         if self.constraint is not None:
             ends = self.constraint.reasons
         if not options.exhaustive:
@@ -201,7 +203,7 @@ class Searcher(Generator):
                 model,
                 sources,
                 options,
-                self.processors,
+                processors,
                 eos_id=ends,
                 ends=self.ends,
                 watch=watch,
@@ -216,7 +218,7 @@ class Searcher(Generator):
         return (
             (
                 place,
-                exhaustive(model, options.nbest, norm, self.processors, ending, opens, outcomes),
+                exhaustive(model, options.nbest, norm, processors, ending, opens, outcomes),
             )
             for place, ending in enumerate(endings)
         )
@@ -240,6 +242,7 @@ class Searcher(Generator):
                 of_source=of_source,
                 missing=None if required is None else required.missing(prompt, text),
                 label=self.loaded.label,
+                healed=prompt.overlap and prompt.overlap.text,
             )
             for rank, (hypothesis, (text, of_source)) in enumerate(texts)
         ]

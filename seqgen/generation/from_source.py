@@ -29,6 +29,7 @@ from seqgen.text.tokenizers import Decoder, Tokenizer
 if TYPE_CHECKING:
     from seqgen.generation.constraint import TextConstraint
     from seqgen.generation.continuation import Continuation
+    from seqgen.generation.text_batch import Row
     from seqgen.store.loaded import LoadedModel
 
 
@@ -130,6 +131,11 @@ class Generator:
             require(form is None or form.can_begin(ids), said)
             processors.append(Force(ids))
         return processors if form is None else [*processors, form]
+
+    def filters_of(self, texts: Iterable[Prompt | Row]) -> list[Processor]:
+        """Make the filters for some texts: those of their first tokens, then all others."""
+        overlaps = [text.overlap for text in texts if text.overlap is not None]
+        return [*dict.fromkeys(each.first_token for each in overlaps), *self.processors]
 
     def prepare_prompts(self, batches: Iterable[list[Prompt]]) -> Iterator[list[Prompt]]:
         """Yield batches of prompts as the options of plugins change them."""

@@ -42,11 +42,11 @@ class PromptOverlap:
 
     Attributes:
         text: that end.
-        tokens: (N,), the tokens that begin with it and have more text.
+        first_token: filter that leaves as the first token only those that begin with it.
     """
 
     text: str
-    tokens: np.ndarray
+    first_token: Processor
 
 
 class History(list):

@@ -324,7 +324,7 @@ class Written(ShortRepr):
 
     def record(self) -> dict[str, Any]:
         """Return the `--json` fields in order: the record's own, then those of the source."""
-        optional = ("label", "missing")
+        optional = ("label", "missing", "healed")
         names = [field.name for field in dataclasses.fields(self)]
         keys = {name: getattr(self, name) for name in names if name not in ("of_source", *optional)}
         extra = {name: getattr(self, name, None) for name in optional}

@@ -81,7 +81,8 @@ def filters(
 class Sample(Written):
     """Record of one text from `seqgen sample --json`; see `Written.record`.
 
-    `seed` is None where nothing is drawn.
+    `seed` is None where nothing is drawn. `healed` is the end of the prompt with which the first
+    token begins; the key is there where it begins within the prompt.
     """
 
     index: int
@@ -95,6 +96,7 @@ class Sample(Written):
     model: str
     of_source: SourceFields | None = None
     label: str | None = None
+    healed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ class Writer(Generator):
             model=self.loaded.stored.name,
             of_source=of_source,
             label=self.loaded.label,
+            healed=row.overlap and row.overlap.text,
         )
 
     def steps(
@@ -230,7 +233,7 @@ class Writer(Generator):
             self.loaded.model,
             rows,
             self.begin,
-            self.processors,
+            self.filters_of(rows),
             self.choose,
             watch,
             opens,

@@ -261,14 +261,16 @@ def check_rules(*groups: Options) -> None:
     """Refuse options that exclude each other, or that lack one which they need.
 
     Args:
-        groups: all options of a call. A rule about options that are not among them holds.
+        groups: all options of a call. A rule about options that are not among them holds, and so
+            do the rules of an option that is turned off.
 
     Raises:
         UsageError: names the first option that breaks a rule.
     """
     options = [option for group in groups for option in group.values()]
     for option in options:
-        if option.is_given and (problem := _broken_rule(option, options)):
+        off = option.value is False or not option.is_given
+        if not off and (problem := _broken_rule(option, options)):
             raise UsageError(problem)
 
 

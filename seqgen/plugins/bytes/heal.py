@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
+import bisect
+import functools
+import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from seqgen.generation.processors import IMPOSSIBLE, PromptOverlap, normalise_or_end, written
+from seqgen.engines.ops import without_gradients
+from seqgen.generation.processors import IMPOSSIBLE, PromptOverlap, written
 from seqgen.generation.prompts import Prompt
-from seqgen.plugins.bytes.view import require_view, seen_by_bytes, segmentation_of
-from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
+from seqgen.generation.text_batch import prefill
+from seqgen.models.distributions import normalise, require_numbers
+from seqgen.plugins.bytes.view import segmentation_of
 
 if TYPE_CHECKING:
-    from seqgen.plugins.bytes.covers import Cover
+    from seqgen.models.state import State
     from seqgen.store.loaded import LoadedModel
+    from seqgen.text.tokenizers import Tokenizer
 
 # So many bytes at the end of a prompt may be split differently, as the model sees it by so many
 # tokens before them.
@@ -25,87 +31,122 @@ REACH, CONTEXT = 16, 128
 
 @dataclass(frozen=True)
 class FirstToken:
-    """Allow as the first token only those that begin with the end of the prompt.
-
-    Attributes:
-        dead_id: see `normalise_or_end`.
-    """
+    """Allow as the first token only those that begin with the end of the prompt."""
 
     name: ClassVar[str] = "heal"
-    dead_id: int | None
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
-        begins = [
-            row
-            for row, tokens in enumerate(history)
-            if getattr(tokens, "overlap", None) is not None and not len(written(tokens))
-        ]
-        if not begins:
-            return log_probs
         log_probs = log_probs.copy()
-        for row in begins:
-            allowed = history[row].overlap.tokens
-            kept = log_probs[row, allowed]
-            log_probs[row] = IMPOSSIBLE
-            log_probs[row, allowed] = kept
-        return normalise_or_end(log_probs, self.dead_id)
+        for row, tokens in enumerate(history):
+            overlap = getattr(tokens, "overlap", None)
+            if overlap is not None and not len(written(tokens)):
+                kept = log_probs[row, overlap.tokens]
+                # What the model excludes altogether is equally probable.
+                kept = np.zeros_like(kept) if kept.max() == IMPOSSIBLE else kept
+                log_probs[row] = IMPOSSIBLE
+                log_probs[row, overlap.tokens] = kept
+        return normalise(log_probs)
 
 
+@dataclass(frozen=True, eq=False)
+class HealedEnd(PromptOverlap):
+    """See `PromptOverlap`.
+
+    Attributes:
+        tokens: (N,), those that may be the first.
+    """
+
+    tokens: np.ndarray
+
+
+def ends_at_boundary(tokenizer: Tokenizer, prompt: Prompt) -> bool:
+    """Check that no token begins with the end of a prompt and goes on after it.
+
+    The tokenizer then splits texts there, whatever follows.
+    """
+    _, raw = _end_of(tokenizer, prompt)
+    tokens = _sorted_tokens(tokenizer)
+    ends = [raw[at:] for at in _whole_characters(raw)]
+    return not any(token.startswith(end) for end in ends for token in _next(tokens, end))
+
+
+@without_gradients
 def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
     """Split the end of a prompt in the way that is most probable before any continuation.
 
-    If the tokens of the prompt are the most probable cover of its bytes, it stays as it is.
-    Otherwise it gets the tokens of the cover that is. If bytes are left after them, the first token
-    of the text begins with these.
+    If some bytes are left after the tokens of the most probable cover of the prompt, the prompt
+    gets these tokens, and the first token of the text begins with these bytes. Otherwise it stays
+    as it is.
+
+    The covers are searched in the order of the probability of their tokens, which is at least that
+    of everything that comes after them: no cover that is still to be read can be more probable than
+    the best one when the search ends.
 
     Args:
-        loaded: the model.
+        loaded: a model that can be seen byte by byte.
         prompt: with a text.
-
-    Raises:
-        UsageError: it is no model of text.
-        SeqgenError: it cannot be seen byte by byte.
     """
-    require_view(loaded, "--heal")
-    if not prompt.text or isinstance(loaded.tokenizer, ByteTokenizer):
-        return prompt
     segmentation = segmentation_of(loaded.tokenizer, False)
-    framed = len(prompt.tokens) - len(loaded.ids(prompt.text))
-    cut, size = len(prompt.tokens), 0
-    while cut > framed and size < REACH:
-        cut -= 1
-        size += len(segmentation.texts[prompt.tokens[cut]])
-    model = seen_by_bytes(loaded.model, segmentation, loaded.framing, least=0)
+    cut, raw = _end_of(loaded.tokenizer, prompt)
     before = prompt.tokens[:cut] or (loaded.framing.start,)
-    raw = prompt.text.encode()
-    raw = raw[len(raw) - size :]
-    if raw != b"".join(segmentation.texts[token] for token in prompt.tokens[cut:]):
-        return prompt  # the tokenizer has dropped something of it
-    state = model.start_after(before[-CONTEXT:])
-    for byte in raw:
-        _, state = model.step([byte + OFFSET], state)
-    covers = [cover for cover in state.texts[0].read if _rest(cover, raw) is not None]
-    if not covers:
+    trie, model, starts = segmentation.trie, loaded.model, _whole_characters(raw)
+    best, chosen, end, rest = 0.0, (), None, ""
+    number, waiting = itertools.count(), []
+    prefix: tuple[float, int, tuple[int, ...], State | None] = (1.0, 0, (), None)
+    while prefix is not None:
+        mass, at, tokens, state = prefix
+        if state is None:
+            logits, state = prefill(model, [before[-CONTEXT:]])
+        else:
+            logits, state = model.step([tokens[-1]], state.copy())
+        log_probs = require_numbers(logits if model.normalised else normalise(logits))
+        probs = np.exp(log_probs[0].astype(np.float64))
+        last = tokens[-1] if tokens else before[-1]
+        node = trie.root
+        for place in range(at, len(raw)):
+            node = node.child(raw[place], trie)
+            if node is None:
+                break
+            for token in trie.ids[node.begin : node.longer].tolist():
+                if segmentation.allows(last, segmentation.texts[last], token):
+                    child = mass * probs[token], place + 1, (*tokens, token), state
+                    heapq.heappush(waiting, (-child[0], next(number), child))
+        if node is not None and (at in starts or at == len(raw)):
+            possible = trie.ids[node.longer : node.end] if at < len(raw) else None
+            found = mass if possible is None else mass * float(probs[possible].sum())
+            if found > best:
+                best, chosen, end = found, tokens, possible
+                rest = raw[at:].decode()
+        prefix = heapq.heappop(waiting)[2] if waiting and -waiting[0][0] > best else None
+    if end is None:
         return prompt
-    best = max(covers, key=lambda cover: cover.mass)
-    tokens = (*prompt.tokens[framed:cut], *_tokens(best))
-    rest, node = _rest(best, raw), best.node
-    overlap = PromptOverlap(rest, segmentation.trie.ids[node.longer : node.end]) if rest else None
-    tokens = (*prompt.tokens[:framed], *tokens) or (loaded.framing.start,)
-    return replace(prompt, tokens=tokens, overlap=overlap)
+    tokens = (*prompt.tokens[:cut], *chosen) or before
+    return replace(prompt, tokens=tokens, overlap=HealedEnd(rest, FirstToken(), end))
 
 
-def _rest(cover: Cover, raw: bytes) -> str | None:
-    """Return the text after the tokens of a cover; None if it begins inside a character."""
-    with contextlib.suppress(UnicodeDecodeError):
-        return raw[len(raw) - cover.node.depth :].decode()
-    return None
+def _end_of(tokenizer: Tokenizer, prompt: Prompt) -> tuple[int, bytes]:
+    """Find the place of the first of the last tokens of a prompt, and the bytes from there on."""
+    raw, texts = prompt.text.encode(), tokenizer.token_bytes
+    cut, size = len(prompt.tokens), 0
+    while cut and size < REACH:
+        text = texts[prompt.tokens[cut - 1]]
+        if not (text and raw.endswith(text, 0, len(raw) - size)):
+            break
+        cut, size = cut - 1, size + len(text)
+    return cut, raw[len(raw) - size :]
 
 
-def _tokens(cover: Cover) -> list[int]:
-    """List the tokens of a cover after those that were read at first."""
-    tokens, path = [], cover.prefix.path
-    while path:
-        path, token = path
-        tokens.append(token)
-    return tokens[::-1]
+@functools.lru_cache(maxsize=8)
+def _sorted_tokens(tokenizer: Tokenizer) -> list[bytes]:
+    return sorted(tokenizer.token_bytes)
+
+
+def _next(tokens: list[bytes], end: bytes) -> list[bytes]:
+    """List the first of the sorted tokens after `end`, if there is one."""
+    at = bisect.bisect_right(tokens, end)
+    return tokens[at : at + 1]
+
+
+def _whole_characters(raw: bytes) -> list[int]:
+    """List where characters begin in bytes that end with a whole one."""
+    return [at for at, byte in enumerate(raw) if byte & 0xC0 != 0x80]

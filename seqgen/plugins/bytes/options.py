@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from seqgen.settings.filters import FilterOptions
 from seqgen.settings.options import Panel
 from seqgen.settings.setting import setting
 
+# What says itself how a text begins, or which tokens it has.
+SAYS_HOW_TEXTS_BEGIN = (
+    "--force",
+    "--suggest",
+    "--pattern",
+    "--grammar",
+    "--json-schema",
+    "--include",
+    "--suffix",
+)
+
 
 class Healing(FilterOptions, panel=Panel.TEXT):
     """Whether the first token may begin within the prompt."""
 
-    filter_flag: ClassVar[str] = "--heal"
-
-    heal: bool = setting(
+    heal: bool | None = setting(
         "Let the first token begin within the prompt: for prompts that end inside a word or with "
         "a space.",
-        conflicts=(
-            "--force",
-            "--suggest",
-            "--pattern",
-            "--grammar",
-            "--json-schema",
-            "--include",
-            "--suffix",
-        ),
+        names=("--heal/--no-heal",),
+        without="where the prompt may end inside a token",
+        conflicts=SAYS_HOW_TEXTS_BEGIN,
     )
 
     def prompt(self, generator: Any, prompt: Any) -> Any:
-        if not self.heal:
+        loaded, options = generator.loaded, generator.options
+        if self.heal is False or not prompt.text or not options.max_tokens:
             return prompt
-        from seqgen.plugins.bytes.heal import heal
+        from seqgen.plugins.bytes.heal import ends_at_boundary, heal
+        from seqgen.plugins.bytes.view import has_view, require_view
 
-        return heal(generator.loaded, prompt)
-
-    def filters(self, generator: Any) -> Sequence[Any]:
-        if not self.heal:
-            return ()
-        from seqgen.plugins.bytes.heal import FirstToken
-
-        return [FirstToken(generator.dead_id)]
+        if self.heal:
+            require_view(loaded, "--heal")
+        elif not has_view(loaded):
+            return prompt
+        if ends_at_boundary(loaded.tokenizer, prompt):
+            return prompt
+        if not self.heal and not set(SAYS_HOW_TEXTS_BEGIN).isdisjoint(options.given):
+            return prompt
+        return heal(loaded, prompt)

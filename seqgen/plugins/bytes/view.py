@@ -34,11 +34,12 @@ def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
         option: "all" to keep every cover; else the canonical ones are kept.
 
     Raises:
-        UsageError: there is no such option, or it is no model of text.
+        UsageError: there is no such option, or it is no language model of text.
         SeqgenError: its tokenizer changes texts.
     """
     if option not in ("", "all"):
         raise UsageError(f"a model is seen as :bytes or :bytes=all, not :bytes={option}")
+    require_language_model(loaded.stored)
     require_view(loaded, ":bytes")
     tokenizer = loaded.tokenizer
     if isinstance(tokenizer, ByteTokenizer):
@@ -60,10 +61,9 @@ def require_view(loaded: LoadedModel, what: str) -> None:
         what: needs that.
 
     Raises:
-        UsageError: it is no language model of text.
+        UsageError: it is no model of text.
         SeqgenError: it reads from right to left, or its tokenizer changes texts.
     """
-    require_language_model(loaded.stored)
     loaded.conditioning.require_nothing(what)
     name = loaded.stored.name
     if loaded.backward:
@@ -75,6 +75,16 @@ def require_view(loaded: LoadedModel, what: str) -> None:
         )
 
 
+def has_view(loaded: LoadedModel) -> bool:
+    """Check whether a model can be seen byte by byte."""
+    try:
+        require_view(loaded, "")
+    except SeqgenError:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=8)
 def keeps_texts(tokenizer: Tokenizer) -> bool:
     """Check whether the bytes of the tokens of a text, joined, are the text.
 

@@ -147,7 +147,8 @@ def _explained(
     model_log_probs, final = stages[0], stages[-1]
     removed_by: dict[int, str] = {}
     removed = []
-    for processor, before, after in zip(writer.processors, stages, stages[1:], strict=False):
+    processors = writer.filters_of([row])
+    for processor, before, after in zip(processors, stages, stages[1:], strict=False):
         gone = np.flatnonzero((before > IMPOSSIBLE) & (after == IMPOSSIBLE)).tolist()
         name = type(processor).name
         removed_by.update(dict.fromkeys(gone, name))

@@ -53,7 +53,7 @@ def exhaustive(
 
     def walk(parent: Hypothesis, logits: np.ndarray, state: State) -> None:
         """Finish every text that begins with `parent`, whose next logits (1, V) these are."""
-        history = [History(prompt + parent.tokens, len(prompt))]
+        history = [History(prompt + parent.tokens, len(prompt), overlap=ending.source.overlap)]
         log_probs, left = before_and_after(processors, history, normalise(logits), outcomes)
         for token in np.flatnonzero(left[0] > IMPOSSIBLE).tolist():
             logprob = parent.logprob + log_probs[0, token].item()

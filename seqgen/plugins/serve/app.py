@@ -398,6 +398,7 @@ class Answer:
             client=self.client,
             writer=asked.writer,
             prompts=asked.prompts,
+            prepares=asked.form.prepares_prompts,
             samples=asked.candidates,
             processors=asked.processors,
             top=asked.top,

@@ -45,6 +45,7 @@ class ChatForm(CompletionForm):
 
     prefix, whole, chunk = "chatcmpl", "chat.completion", "chat.completion.chunk"
     pieces_alike = False  # the first names the role
+    prepares_prompts = False
 
     def content(self, text: str, first: bool, streams: bool) -> dict[str, Any]:
         role = {"role": "assistant"} if first or not streams else {}

@@ -108,6 +108,8 @@ class Writing(Job):
     Attributes:
         writer: how.
         prompts: after what.
+        prepares: change each prompt in its place before its texts begin, as options say. That may
+            need the model, which only the engine's thread uses.
         samples: how many texts for each.
         processors: the writer's, or more.
         top: how many likely tokens to note at each step; None to note nothing.
@@ -115,7 +117,8 @@ class Writing(Job):
     """
 
     writer: Writer
-    prompts: Sequence[Prompt]
+    prompts: list[Prompt]
+    prepares: bool
     samples: int
     processors: Sequence[Processor]
     top: int | None = None
@@ -131,10 +134,16 @@ class Writing(Job):
 
     def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
         """Yield the texts to generate, prompt by prompt."""
-        for prompt in self.prompts:
+        for place, prompt in enumerate(self.prompts):
+            if self.prepares:
+                (((prompt,)),) = self.writer.prepare_prompts([[prompt]])
+                self.prompts[place] = prompt
             opens, (handle,) = open_sources(self.loaded, [prompt])
             rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]
-            yield [BatchText(row, self.writer.begin(row), self.manner) for row in rows], opens
+            manner = self.manner
+            if prompt.overlap is not None:
+                manner = replace(manner, processors=[prompt.overlap.first_token, *self.processors])
+            yield [BatchText(row, self.writer.begin(row), manner) for row in rows], opens
 
     def _note(
         self, rows: Sequence[Row], _: int, stages: Sequence[np.ndarray], chosen: Sequence[int]

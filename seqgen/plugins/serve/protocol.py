@@ -165,10 +165,11 @@ class CompletionForm:
         whole: what a response is called.
         chunk: what a streamed event is called.
         pieces_alike: whether the first event of a text has the fields of all others.
+        prepares_prompts: whether options may change how prompts are read.
     """
 
     prefix, whole, chunk = "cmpl", "text_completion", "text_completion"
-    pieces_alike = True
+    pieces_alike = prepares_prompts = True
 
     def content(self, text: str, first: bool, streams: bool) -> dict[str, Any]:
         """Build the part of a choice that has its text.
@@ -194,7 +195,7 @@ class Query:
     Attributes:
         loaded: the model, with the label that is asked for.
         writer: how texts are written.
-        prompts: after what.
+        prompts: after what; each is changed in its place before its texts begin, as options say.
         added: how many tokens the server has put before each prompt.
         choices: texts of each prompt that are sent.
         candidates: texts of each prompt that are written.
@@ -208,7 +209,7 @@ class Query:
 
     loaded: LoadedModel
     writer: Writer
-    prompts: Sequence[Prompt]
+    prompts: list[Prompt]
     added: Sequence[int]
     choices: int
     candidates: int
@@ -304,6 +305,8 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
     Raises:
         SeqgenError: a field has no meaning, or the model does not know something of a prompt.
     """
+    if "heal" in KNOWN and (_has_ids(fields) or {"echo", "logprobs"} <= fields.keys()):
+        fields = {"heal": False, **fields}  # the tokens of the prompt are to stay what they are
     options = read_options(fields, limits)
     loaded = read_label(fields, loaded)
     loaded.conditioning.require_chosen()
@@ -314,15 +317,20 @@ def read_completion(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOp
         raise Refused(why, param="suffix")
     writer = Writer(loaded, options)
     prompts, added = read_prompts(fields.get("prompt", ""), writer.loaded, limits)
-    (prompts,) = writer.prepare_prompts([prompts])
     added = [0] * len(added) if infills else added  # the suffix counts as part of the prompt
     return read_query(fields, writer, prompts, added, CompletionForm())
+
+
+def _has_ids(fields: Mapping[str, Any]) -> bool:
+    """Check whether the prompts of a request are token ids."""
+    prompt = fields.get("prompt")
+    return isinstance(prompt, list) and not all(isinstance(one, str) for one in prompt)
 
 
 def read_query(
     fields: dict[str, Any],
     writer: Writer,
-    prompts: Sequence[Prompt],
+    prompts: list[Prompt],
     added: Sequence[int],
     form: CompletionForm,
 ) -> Query:

@@ -15,9 +15,9 @@ from small_vocabulary import SmallBPE
 
 import seqgen
 from seqgen.cli import run
-from seqgen.generation.processors import History, PromptOverlap
+from seqgen.generation.processors import History
 from seqgen.generation.prompts import Prompt
-from seqgen.plugins.bytes.heal import FirstToken, heal
+from seqgen.plugins.bytes.heal import FirstToken, HealedEnd, ends_at_boundary, heal
 from seqgen.store.loaded import Unconditional
 from seqgen.text.framing import Framing
 
@@ -84,16 +84,18 @@ def test_the_most_probable_cover_is_read(text, seed):
 
 def test_the_first_token_alone_is_restricted():
     log_probs = np.log(np.full((3, 4), 0.25))
-    overlap = PromptOverlap("a", np.array([1, 3]))
+    overlap = HealedEnd("a", FirstToken(), np.array([1, 3]))
     history = [
         History((5,), 1, overlap=overlap),
         History((5, 1), 1, overlap=overlap),
         History((5,), 1),
     ]
-    found = np.exp(FirstToken(None)(history, log_probs))
+    found = np.exp(FirstToken()(history, log_probs))
     assert found[0] == pytest.approx([0, 0.5, 0, 0.5])
     assert (found[1:] == np.exp(log_probs[1:])).all()
-    assert FirstToken(None)([[5], [5], [5]], log_probs) is log_probs
+    assert FirstToken()([[5], [5], [5]], log_probs) == pytest.approx(log_probs)
+    excluded = np.array([[np.log(0.5), -np.inf, np.log(0.5), -np.inf]])
+    assert np.exp(FirstToken()(history[:1], excluded))[0] == pytest.approx([0, 0.5, 0, 0.5])
 
 
 TEXT = (ROOT / "corpora" / "play.txt").read_text()[:40000]
@@ -134,10 +136,10 @@ def test_words_that_are_cut_are_completed(capsys):
     cuts = [at for at in range(3000, 9000, 97) if TEXT[at - 2 : at + 1].isalpha()]
     prompts = [TEXT[at - 60 : at].replace("\n", " ") for at in cuts]
     right = []
-    for how in (("--heal",), ()):
+    for how in (("--heal",), (), ("--no-heal",)):
         texts = sampled(capsys, prompts, "-m", "subwords", "--greedy", *how)
         right.append(sum(text[:1] == TEXT[at] for text, at in zip(texts, cuts, strict=True)))
-    assert right[0] > right[1]
+    assert right[0] == right[1] > right[2]
 
 
 def test_a_space_at_the_end_of_a_prompt_is_part_of_the_next_token(capsys):
@@ -151,7 +153,7 @@ def test_models_whose_tokens_are_bytes_or_characters_write_the_same(capsys):
     for name in ("characters", "byte"):
         prompts = ["The may", "The mayor ", ""]
         healed = sampled(capsys, prompts, "-m", name, "--heal")
-        assert healed == sampled(capsys, prompts, "-m", name)
+        assert healed == sampled(capsys, prompts, "-m", name, "--no-heal")
 
 
 def test_beams_and_python(capsys):
@@ -184,17 +186,92 @@ def test_explain_names_the_filter(capsys):
     assert all(one["filter"] != "heal" for step in steps[1:] for one in step["removed"])
 
 
-def test_the_server_heals_too():
-    if not has_plugin("serve"):
-        pytest.skip("needs the plugin serve")
-    from seqgen.plugins.serve.protocol import read_completion
-    from seqgen.plugins.serve.settings import ServeOptions
+@needs("serve")
+def test_the_server_heals_too(home):
+    pytest.importorskip("starlette")
+    from starlette.testclient import TestClient
 
-    loaded, limits = seqgen.load("subwords").loaded, ServeOptions()
-    asked = read_completion({"prompt": "The mayo", "heal": True}, loaded, limits)
-    assert asked.prompts[0].overlap.text == "o"
-    assert "heal" in [processor.name for processor in asked.processors]
-    assert read_completion({"prompt": "The mayo"}, loaded, limits).prompts[0].overlap is None
+    from seqgen.plugins.serve.app import Server, make_app
+    from seqgen.plugins.serve.settings import ServeOptions
+    from seqgen.plugins.serve.shelf import Shelf
+
+    server = Server(Shelf(["subwords"]), ServeOptions())
+    client = TestClient(make_app(server), base_url="http://localhost")
+
+    def answered(prompt="The mayo", **fields):
+        body = {"prompt": prompt, "greedy": True, "max_tokens": 4, **fields}
+        return client.post("/v1/completions", json=body).json()
+
+    def text(*prompts, **fields):
+        return [choice["text"] for choice in answered(*prompts, **fields)["choices"]]
+
+    model = seqgen.load("subwords")
+    wanted = [
+        next(model.sample(["The mayo"], greedy=True, max_tokens=4, heal=x)).text
+        for x in (True, False)
+    ]
+    assert wanted[0].startswith("r") and wanted[0] != wanted[1]
+    assert text() == text(heal=True) == wanted[:1]
+    assert text(heal=False) == wanted[1:]
+    prompts = ["The mayo", "The mayor of", "The mayo"]
+    several = [one.text for one in model.sample(prompts, greedy=True, max_tokens=4)]
+    assert text(prompts) == several
+    # Ids and scored prompts stay as they are.
+    ids = model.loaded.ids("The mayo")
+    assert text([*ids]) == wanted[1:]
+    scored = answered(echo=True, logprobs=1)["choices"][0]
+    assert scored["text"] == f"The mayo{wanted[1]}"
+    assert scored["logprobs"]["token_ids"][: len(ids)] == list(ids)
+    echoed = answered(echo=True)["choices"][0]["text"]
+    assert echoed == f"The mayo{wanted[0]}"
+    server.engine.close()
+
+
+@given(text=st.text(st.sampled_from("abc"), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=60, derandomize=True)
+def test_boundaries_are_where_no_token_can_go_on(text):
+    for merges in (MERGES, MERGES[:1], []):
+        tokenizer = SmallBPE(merges)
+        prompt = Prompt(0, text, (1, *tokenizer.encode(text).tolist()))
+        goes_on = any(
+            piece.startswith(text[at:]) and piece != text[at:]
+            for piece in tokenizer.texts[4:]
+            for at in range(len(text))
+        )
+        assert ends_at_boundary(tokenizer, prompt) != goes_on
+
+
+def test_records_say_what_was_healed(capsys):
+    for command in ("sample", "beam-search"):
+        how = (command, "The mayo", "--max-tokens", 4, "-q", "--seed", 1)
+        (healed,) = records(capsys, *how, "-m", "subwords")
+        assert "The mayo".endswith(healed["healed"]) and healed["healed"]
+        assert records(capsys, *how, "-m", "subwords", "--heal")[0]["text"] == healed["text"]
+        for name, *more in (("subwords", "--no-heal"), ("subwords", "--force", "r"), ("byte",)):
+            (one,) = records(capsys, *how, "-m", name, *more)
+            assert "healed" not in one
+    (whole,) = records(capsys, "sample", "The mayor of", "-m", "characters", "-q", "--seed", 1)
+    assert "healed" not in whole
+
+
+def test_an_exhaustive_search_heals(capsys):
+    how = ("beam-search", "The mayo", "-m", "subwords", "--exhaustive", "--max-tokens", 1, "-q")
+    (one,) = records(capsys, *how)
+    assert one["text"].startswith("r") and one["healed"]
+
+
+@pytest.mark.parametrize("name", ["backward", "lossy"])
+def test_by_default_models_without_such_a_view_write_as_ever(name, capsys):
+    assert sampled(capsys, ["The"], "-m", name) == sampled(capsys, ["The"], "-m", name, "--no-heal")
+
+
+def test_options_that_say_how_texts_begin_turn_the_default_off(capsys):
+    whole = sampled(capsys, ["The mayo"], "-m", "subwords", "--force", "x")
+    assert whole[0].startswith("x")
+    if has_plugin("patterns"):
+        how = ("-m", "subwords", "--pattern", "[a-z]{3}")
+        found = [sampled(capsys, ["The mayo"], *how, *more) for more in ((), ("--no-heal",))]
+        assert found[0] == found[1] and len(found[0][0]) == 3
 
 
 def test_refusals_are_one_line(capsys):
