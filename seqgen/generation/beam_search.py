@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 class Beam(Written):
     """Record of one text from `seqgen beam-search --json`; see `Written.record`.
 
-    `seed` is None where none is used. `missing` lists what had to occur in the text and does not;
-    the key is there where something had to. `healed`: see `sample.Sample`.
+    `seed` is None where none is used.
     """
 
     index: int
@@ -59,10 +58,6 @@ class Beam(Written):
     finish_reason: str
     model: str
     seed: int | None
-    of_source: SourceFields | None = None
-    label: str | None = None
-    missing: list[str] | None = None
-    healed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -195,7 +190,7 @@ class Searcher(Generator):
         ]
         model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
         penalty, outcomes = self.penalty(prompts), self.outcomes
-        processors = self.filters_of(prompts)
+        processors = self.filters_for(prompt.overlap for prompt in prompts)
         if self.constraint is not None:
             ends = self.constraint.reasons
         if not options.exhaustive:
@@ -216,10 +211,7 @@ class Searcher(Generator):
         endings = [Ending.of(source, options, ends, self.ends, penalty) for source in sources]
         norm = LengthNorm.of(options)
         return (
-            (
-                place,
-                exhaustive(model, options.nbest, norm, processors, ending, opens, outcomes),
-            )
+            (place, exhaustive(model, options.nbest, norm, processors, ending, opens, outcomes))
             for place, ending in enumerate(endings)
         )
 

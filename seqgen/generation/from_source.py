@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from seqgen.engines.ops import ops_of, without_gradients
-from seqgen.generation.processors import Forbid, Force, MinTokens, Processor
+from seqgen.generation.processors import Forbid, Force, MinTokens, Processor, PromptOverlap
 from seqgen.generation.prompts import (
     AttentionRecord,
     Prompt,
@@ -29,7 +29,6 @@ from seqgen.text.tokenizers import Decoder, Tokenizer
 if TYPE_CHECKING:
     from seqgen.generation.constraint import TextConstraint
     from seqgen.generation.continuation import Continuation
-    from seqgen.generation.text_batch import Row
     from seqgen.store.loaded import LoadedModel
 
 
@@ -132,10 +131,10 @@ class Generator:
             processors.append(Force(ids))
         return processors if form is None else [*processors, form]
 
-    def filters_of(self, texts: Iterable[Prompt | Row]) -> list[Processor]:
-        """Make the filters for some texts: those of their first tokens, then all others."""
-        overlaps = [text.overlap for text in texts if text.overlap is not None]
-        return [*dict.fromkeys(each.first_token for each in overlaps), *self.processors]
+    def filters_for(self, overlaps: Iterable[PromptOverlap | None]) -> list[Processor]:
+        """List the filters for some texts: those of their first tokens, then all others."""
+        first = dict.fromkeys(one.first_token for one in overlaps if one is not None)
+        return [*first, *self.processors]
 
     def prepare_prompts(self, batches: Iterable[list[Prompt]]) -> Iterator[list[Prompt]]:
         """Yield batches of prompts as the options of plugins change them."""

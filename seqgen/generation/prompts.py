@@ -306,11 +306,21 @@ class SourceFields:
         return of_source if self.look is None else {**of_source, **self.look.keys()}
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Written(ShortRepr):
-    """Base class of text records, with optional source fields and label."""
+    """Base class of text records, with the fields that not every record has.
 
-    of_source: SourceFields | None
-    label: str | None
+    Attributes:
+        of_source: the fields about its source.
+        label: the class of text that is written.
+        missing: what had to occur in the text and does not, where something had to.
+        healed: the end of the prompt with which the first token begins.
+    """
+
+    of_source: SourceFields | None = None
+    label: str | None = None
+    missing: list[str] | None = None
+    healed: str | None = None
 
     @property
     def look(self) -> AttentionRecord | None:
@@ -324,9 +334,8 @@ class Written(ShortRepr):
 
     def record(self) -> dict[str, Any]:
         """Return the `--json` fields in order: the record's own, then those of the source."""
-        optional = ("label", "missing", "healed")
-        names = [field.name for field in dataclasses.fields(self)]
-        keys = {name: getattr(self, name) for name in names if name not in ("of_source", *optional)}
-        extra = {name: getattr(self, name, None) for name in optional}
-        keys |= {name: value for name, value in extra.items() if value is not None}
+        keys = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        optional = {field.name: keys.pop(field.name) for field in dataclasses.fields(Written)}
+        del optional["of_source"]
+        keys |= {name: value for name, value in optional.items() if value is not None}
         return keys if self.of_source is None else {**keys, **self.of_source.keys()}

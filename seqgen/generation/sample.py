@@ -35,7 +35,7 @@ from seqgen.generation.processors import (
     TopP,
     Typical,
 )
-from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, open_sources
+from seqgen.generation.prompts import Prompt, Written, batches, open_sources
 from seqgen.generation.text_batch import Row, SamplingPolicy, Watch
 from seqgen.settings import MOST_TOKENS
 from seqgen.settings.generation import SampleOptions
@@ -81,8 +81,7 @@ def filters(
 class Sample(Written):
     """Record of one text from `seqgen sample --json`; see `Written.record`.
 
-    `seed` is None where nothing is drawn. `healed` is the end of the prompt with which the first
-    token begins; the key is there where it begins within the prompt.
+    `seed` is None where nothing is drawn.
     """
 
     index: int
@@ -94,9 +93,6 @@ class Sample(Written):
     finish_reason: str
     seed: int | None
     model: str
-    of_source: SourceFields | None = None
-    label: str | None = None
-    healed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -233,7 +229,7 @@ class Writer(Generator):
             self.loaded.model,
             rows,
             self.begin,
-            self.filters_of(rows),
+            self.filters_for(row.overlap for row in rows),
             self.choose,
             watch,
             opens,

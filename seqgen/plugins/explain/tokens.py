@@ -147,7 +147,7 @@ def _explained(
     model_log_probs, final = stages[0], stages[-1]
     removed_by: dict[int, str] = {}
     removed = []
-    processors = writer.filters_of([row])
+    processors = writer.filters_for([row.overlap])
     for processor, before, after in zip(processors, stages, stages[1:], strict=False):
         gone = np.flatnonzero((before > IMPOSSIBLE) & (after == IMPOSSIBLE)).tolist()
         name = type(processor).name
