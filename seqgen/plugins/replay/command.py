@@ -41,6 +41,8 @@ TIMES = frozenset(
 )
 # What tells the records of one command apart.
 NUMBERS = ("index", "sample", "rank", "line", "file", "model", "name")
+# Options that were off by default before, and the key of the records that they have changed.
+ON_BY_DEFAULT_NOW = {"heal": "healed"}
 # Parts of `run` that a difference can come from.
 CAUSES = ("models", "files", "options", "versions", "machine")
 # What is in `run`, and its type.
@@ -165,6 +167,10 @@ def _made_again(records: Sequence[Record]) -> list[Record]:
         added += ["--seed", str(seed)]
     if len(models) == 1 and not given.keys() & {"models", "model", "parts", "all_"}:
         added += ["-m", models[0]]  # which was the latest then
+    known = {option.name for option in command_tree_for([command]).commands[command].params}
+    for option, key in ON_BY_DEFAULT_NOW.items():
+        if option in known - given.keys() and not any(key in record for record in records):
+            added.append(f"--no-{option}")
     with tempfile.TemporaryDirectory() as home:
         if command in STORING:
             _link_models(Path(home), [name for record in records for name in _made_by(record)])
@@ -277,7 +283,8 @@ def _causes(before: Record, after: Record) -> list[str]:
     for part in CAUSES:
         old, new = before[part], after[part]
         if part == "options":  # -m is added where the latest model was meant
-            old = {**{name: new.get(name) for name in ("model", "models")}, **old}
+            added = ("model", "models", *ON_BY_DEFAULT_NOW)
+            old = {**{name: new.get(name) for name in added}, **old}
         for name in {**old, **new}:
             if old.get(name) != new.get(name):
                 was, now = _short(old.get(name)), _short(new.get(name))

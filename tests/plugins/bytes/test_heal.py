@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -252,6 +253,23 @@ def test_records_say_what_was_healed(capsys):
             assert "healed" not in one
     (whole,) = records(capsys, "sample", "The mayor of", "-m", "characters", "-q", "--seed", 1)
     assert "healed" not in whole
+
+
+@needs("replay")
+def test_records_from_before_are_made_again_without_healing(tmp_path, capsys):
+    """They have no `healed`, and the option was recorded as off or not at all."""
+    how = ("sample", "The mayo", "--max-tokens", 4, "--record", "-q", "--seed", 1, "-m")
+    (healed,) = records(capsys, *how, "subwords")
+    (before,) = records(capsys, *how, "subwords", "--no-heal")
+    before["run"]["arguments"].remove("--no-heal")
+    (whole,) = records(capsys, *how, "characters")
+    older = json.loads(json.dumps(before))
+    del older["run"]["options"]["heal"]
+    file = tmp_path / "log.jsonl"
+    lines = [json.dumps(record) for record in (healed, before, older, whole)]
+    file.write_text("".join(f"{line}\n" for line in lines))
+    equal = [{"index": index, "equal": True, "differs": []} for index in range(4)]
+    assert records(capsys, "replay", file) == equal
 
 
 def test_an_exhaustive_search_heals(capsys):
