@@ -43,10 +43,10 @@ def check_name(name: str) -> None:
     if name == LATEST:
         raise UsageError("the name 'latest' is reserved: it means the model written last")
     if not NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} cannot be a model's name: use letters, digits and . _ -, and begin with a "
-            "letter or digit"
-        )
+        rule = "use letters, digits and . _ -, and begin with a letter or digit"
+        if ":" in name:
+            rule = "-m takes NAME:bytes and NAME:WEIGHT, and nothing else takes a colon"
+        raise UsageError(f"{name!r} cannot be a model's name: {rule}")
 
 
 def check_new_name(name: str) -> None:

@@ -173,6 +173,36 @@ def guessing(
         put_table(names, rows, left=1)
 
 
+class CutSentences(Options, panel=Panel.MEASURED):
+    """Sentences that prompts are cut from."""
+
+    prose: Path = setting("Text that the sentences are drawn from.", REQUIRED, reads="path")
+    sentences: int = setting("Number of sentences.", 200, low=1, panel=Panel.LENGTH)
+
+
+@app.command("healing", cls=CommandWithHelp)
+@takes_options
+def healing(
+    model: ModelName, cut: CutSentences, seed: FixedSeed, machine: Machine, out: Output
+) -> None:
+    """Cut sentences after each character, and predict the next one with and without healing.
+
+    A prediction is right if the most probable first token adds the character that follows.
+    """
+    from seqgen.store.loading import load
+
+    from .healing import measure
+
+    loaded = load(model.model, machine.device, machine.precision)
+    rows = []
+    for healed in measure(loaded, cut.prose, cut.sentences, seed.seed):
+        _tell(healed, f"measured {healed.cut}", out)
+        shares = (percentage(right / healed.prompts, 1) for right in (healed.healed, healed.plain))
+        rows.append([healed.cut, count(healed.prompts), count(healed.changed), *shares])
+    if not out.json:
+        put_table(("cut", "prompts", "changed", "right", "right with --no-heal"), rows, left=1)
+
+
 class Trained(Options, panel=Panel.MEASURED):
     """What is trained, and for how long."""
 
