@@ -250,17 +250,17 @@ def test_costs_follow_what_is_measured():
 
 
 @compiled
-def test_verbose_says_how_many_guesses_were_kept(capsys):
+def test_verbose_says_how_many_drafted_tokens_were_accepted(capsys):
     command = ("sample", PROMPTS[0], "-m", "m", "--seed", "1", "--greedy", "--max-tokens", "90")
     plain = records(capsys, *command)
     capsys.readouterr()
     assert run([*command, "--lookup", "8", "--verbose", "--json"]) == 0
     said = capsys.readouterr()
-    kept, read = map(int, re.search(r"(\d+) accepted of (\d+)", said.err).groups())
-    assert 0 < kept <= read
+    accepted, read = map(int, re.search(r"(\d+) accepted of (\d+)", said.err).groups())
+    assert 0 < accepted <= read
     assert records(capsys, *command, "--lookup", "8") == plain
     assert run([*command, "--lookup", "8"]) == 0
-    assert "kept" not in capsys.readouterr().err
+    assert "accepted" not in capsys.readouterr().err
 
 
 def test_refusals_are_one_line(capsys):
