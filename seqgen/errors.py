@@ -23,6 +23,10 @@ class UsageError(SeqgenError):
     exit_code = 2
 
 
+class MissingPlugin(SeqgenError):  # noqa: N818
+    """A stored model needs a plugin that is not installed."""
+
+
 class Interrupted(SeqgenError):  # noqa: N818
     """The user interrupted the work; the text says how to resume. Exit code 130."""
 

@@ -30,7 +30,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -216,6 +216,17 @@ class Plugin:
     chat_models: tuple[str, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict)
 
+    def check(self) -> None:
+        """Check the type of each field.
+
+        Raises:
+            AttributeError, TypeError: a field is missing, or is of another type.
+        """
+        for each in fields(Plugin):
+            kind = {"int": int, "tuple[str, ...]": tuple}.get(each.type, Mapping)
+            if not isinstance(getattr(self, each.name), kind):
+                raise TypeError(f"{each.name} is not a {kind.__name__}")
+
 
 @dataclass(frozen=True)
 class InstalledPlugin:
@@ -359,9 +370,7 @@ def _third_party_plugins() -> list[tuple[str, str, str, str]]:
                         content = _content(f"{entry.path}/entry_points.txt")
                         if mark in content:
                             about = _read_metadata(entry.path)
-                            rows = [
-                                (*names, *about) for names in _parse_entry_points(content.decode())
-                            ]
+                            rows = [(*names, *about) for names in _parse_entry_points(content)]
                             found.setdefault(about[0], rows)
     return [row for name in sorted(found) for row in found[name]]
 
@@ -376,14 +385,14 @@ def _read_metadata(folder: str) -> tuple[str, str]:
     name = "METADATA" if folder.endswith(".dist-info") else "PKG-INFO"
     text = _content(f"{folder}/{name}").decode(errors="replace")
     lines = [line.partition(": ") for line in text.partition("\n\n")[0].splitlines()]
-    fields = {key: value.strip() for key, _, value in lines}
-    return fields.get("Name", "unknown"), fields.get("Version", "unknown")
+    values = {key: value.strip() for key, _, value in lines}
+    return values.get("Name", "unknown"), values.get("Version", "unknown")
 
 
-def _parse_entry_points(text: str) -> Iterator[tuple[str, str]]:
+def _parse_entry_points(content: bytes) -> Iterator[tuple[str, str]]:
     """Parse `entry_points.txt`; yield the names and modules of seqgen plugins."""
     section = ""
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, content.decode(errors="replace").splitlines()):
         if line.startswith("["):
             section = line.strip("[]")
         elif section == GROUP and "=" in line and line[0] not in "#;":
@@ -395,11 +404,11 @@ def _import_plugin(module: str) -> tuple[Plugin | None, str]:
     """Import a plugin's module; return the plugin, or None and the reason that it fails."""
     try:
         plugin = importlib.import_module(module).PLUGIN
-        version = plugin.version
+        if (version := plugin.version) != VERSION:
+            return None, f"it is for version {version} of seqgen's hooks, and this is {VERSION}"
+        Plugin.check(plugin)
     except FAULTS as error:
         return None, format_fault(error)
-    if version != VERSION:
-        return None, f"it is for version {version} of seqgen's hooks, and this is {VERSION}"
     return plugin, ""
 
 

@@ -72,7 +72,7 @@ class PluginRecord:
     @property
     def summary_or_problem(self) -> str:
         """The plugin's summary, or the problem for which it is left out."""
-        return self.summary or f"left out: {self.problem}"
+        return f"left out: {self.problem}" if self.problem else self.summary
 
 
 def _record(plugin: hooks.InstalledPlugin) -> PluginRecord:

@@ -188,11 +188,10 @@ class Searcher(Generator):
             SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt), prompt.overlap)
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
-        model, ends, options = self.loaded.model, self.loaded.framing.stops, self.options
+        model, constraint, options = self.loaded.model, self.constraint, self.options
+        ends = self.loaded.framing.stops if constraint is None else constraint.reasons
         penalty, outcomes = self.penalty(prompts), self.outcomes
         processors = self.filters_for(prompt.overlap for prompt in prompts)
-        if self.constraint is not None:
-            ends = self.constraint.reasons
         if not options.exhaustive:
             return beam.search(
                 model,

@@ -130,8 +130,7 @@ def find(name: str | Path | None) -> StoredModel:
     model = StoredModel(models_folder() / name)
     restore(model.path)
     if not model.path.is_dir():
-        known = [m.name for m in list_models()]
-        hint = pretrained_hint(name) or did_you_mean(name, known)
+        hint = pretrained_hint(name) or did_you_mean(name, [m.name for m in list_models()])
         hint = hint or "; seqgen models lists the stored models"
         raise SeqgenError(f"there is no model named {name!r}{hint}")
     return model

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqgen import __version__, hooks
-from seqgen.errors import SeqgenError, UsageError, first_line
+from seqgen.errors import MissingPlugin, SeqgenError, UsageError, first_line
 from seqgen.files import json_bytes, tensor_header
 from seqgen.settings import Config, shorten
 from seqgen.store import layout
@@ -369,7 +369,9 @@ class StoredModel(TrainingFolder):
             ngram = self.ngram
             whole = has_declared_length(self.path / layout.WEIGHTS)
             return whole and (ngram is None or ngram.loadable)
-        except (SeqgenError, OSError):
+        except (SeqgenError, OSError) as error:
+            if isinstance(error, MissingPlugin):
+                hooks.note_problem(str(error))
             return False
 
     @property
@@ -574,7 +576,7 @@ class StoredModel(TrainingFolder):
 
         Raises:
             UsageError: the registry has none.
-            SeqgenError: it needs a plugin that is not installed.
+            MissingPlugin: it needs a plugin that is not installed.
         """
         from seqgen.registry import architecture, missing_plugin
 
@@ -587,7 +589,7 @@ class StoredModel(TrainingFolder):
             if plugin is None or plugin in {one.name for one in hooks.plugins()}:
                 raise
             needs = f"{self.name} needs the plugin {shorten(plugin)}, which is not installed"
-            raise SeqgenError(needs) from None
+            raise MissingPlugin(needs) from None
 
     def weights(self, keeps_blocks: bool = False) -> dict[str, Tensor | BlockMatrix]:
         """Load all weights by name; adapters come with the weights of their base.

@@ -76,6 +76,5 @@ def estimate(
         seed=estimated.seed,
         protocol=protocol(loaded, for_model(loaded)) if totals else None,
     )
-    facts |= {"result": dataclasses.asdict(result)}
-    write_record(loaded, prepared, **facts)
+    write_record(loaded, prepared, **facts, result=dataclasses.asdict(result))
     return result

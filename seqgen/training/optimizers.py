@@ -52,7 +52,7 @@ class Muon(FastImportOptimizer):
     m <- mu m + g;  u = g + mu m;  W <- W - lr sqrt(max(1, rows / columns)) orth(u)
 
     where orth replaces all singular values by about one. Maps that are stacked in one matrix, as
-    gates are, are orthogonalise separately. A matrix that is divided among the ranks is gathered
+    gates are, are orthogonalised separately. A matrix that is divided among the ranks is gathered
     for that.
 
     Args:
@@ -83,6 +83,7 @@ class Muon(FastImportOptimizer):
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[Tensor]] = {}
             changes: dict[Tensor, Tensor] = {}  # of matrices that are divided among the ranks
+            decay = 1 - group["lr"] * group["weight_decay"]
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     update = whole_of(self._momentum(parameter, group["momentum"]))
@@ -96,14 +97,11 @@ class Muon(FastImportOptimizer):
                 updates = torch.cat(pairs[1::2])  # (N, R, C)
                 step = orthogonalise(updates.to(self._product_type or updates.dtype))
                 scale = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
-                for maps, update in zip(
-                    pairs[::2], step.split([len(p) for p in pairs[::2]]), strict=True
-                ):
-                    maps.mul_(1 - group["lr"] * group["weight_decay"])
-                    maps.add_(update, alpha=-scale)
+                parts = step.split([len(maps) for maps in pairs[::2]])
+                for maps, update in zip(pairs[::2], parts, strict=True):
+                    maps.mul_(decay).add_(update, alpha=-scale)
             for parameter, change in changes.items():
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(divided_as(parameter, change))
+                parameter.mul_(decay).add_(divided_as(parameter, change))
 
     def _momentum(self, parameter: Tensor, mu: float) -> Tensor:
         state = self.state[parameter]

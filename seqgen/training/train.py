@@ -123,8 +123,7 @@ class RunRequest:
         """Whether an n-gram model is added to the network where that is possible and helps."""
         if self.architecture is not None:
             return self.architecture == registry.AUTO and not self.chooses_translator
-        is_auto = registry.UNLESS_TOLD == registry.AUTO
-        return is_auto and not (self._is_fixed or self._has_pairs)
+        return registry.UNLESS_TOLD == registry.AUTO and not (self._is_fixed or self._has_pairs)
 
     @property
     def is_text_of_pairs(self) -> bool:

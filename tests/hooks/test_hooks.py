@@ -53,7 +53,7 @@ def test_the_first_distribution_of_a_name_on_the_path_counts(site, tmp_path, mon
 
 
 def test_entries_of_other_groups_and_comments_are_passed_over():
-    text = "[a]\nb = c\n[seqgen.plugins]\n# d = e\nf= g\n\nh =i\n[j]\nk = l\n"
+    text = b"[a]\nb = c\n[seqgen.plugins]\n# d = e\nf= g\n\xff\nh =i\n[j]\nk = l\n"
     assert [*hooks._parse_entry_points(text)] == [("f", "g"), ("h", "i")]
 
 
@@ -69,6 +69,14 @@ BROKEN = {
     "strange": (
         "from seqgen.hooks import Plugin\nPLUGIN = Plugin(wings=2)",
         "TypeError: Plugin.__init__() got an unexpected keyword argument 'wings'",
+    ),
+    "listing": (
+        "from seqgen.hooks import Plugin\nPLUGIN = Plugin(commands=['x'])",
+        "TypeError: commands is not a Mapping",
+    ),
+    "other": (
+        "from types import SimpleNamespace\nPLUGIN = SimpleNamespace(version=1)",
+        "AttributeError: 'types.SimpleNamespace' object has no attribute 'commands'",
     ),
 }
 

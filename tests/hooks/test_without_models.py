@@ -88,6 +88,18 @@ def refused(results, plugin):
 QUICK = "--steps 2 --seed 1 --quiet --hidden-size 8"
 
 
+def test_the_latest_model_is_not_passed_over_in_silence(ran, words, tmp_path):
+    models = tmp_path / "home" / "models"
+    models.mkdir(parents=True)
+    for name in ("ngram", "hmm"):  # the latest is the second
+        shutil.copytree(MODELS / name, models / name)
+    scored, listed = ran("hmm", f"perplexity {words}", "models")
+    code, text, said = scored
+    assert code == 0 and said.splitlines()[-1] == f"seqgen: hmm {NEEDS.format('hmm')}"
+    assert "ngram: " in said and text
+    assert listed[0] == 0 and "ngram" in listed[1] and "hmm" not in listed[1]
+
+
 @pytest.mark.slow
 def test_without_labels(ran):
     helped, listed, trained, written, neighbours, *others = ran(
