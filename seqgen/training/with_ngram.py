@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -18,7 +19,6 @@ from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_stored, require_alike
-from seqgen.text.corpus import Corpus
 from seqgen.text.framing import Framing
 from seqgen.training.choosing import recommended_order
 from seqgen.training.counting import fit
@@ -47,9 +47,12 @@ SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
 # Orders are tried, and mixtures recommended, by counts of so many tokens at the start of the
 # text: that takes seconds.
 MOST_COUNTED = 3_000_000
-# In timed runs so many tokens a minute are counted at most, and orders are tried for this share of
-# the budget.
-COUNTED_PER_MINUTE, ORDER_SHARE = 1_500_000, 0.02
+# In timed runs so many tokens a minute are counted at most for each order that is tried, and orders
+# are tried for this share of the budget.
+TRIED_PER_MINUTE, ORDER_SHARE = 1_500_000, 0.02
+# The n-gram model of a timed run is counted on so many tokens a minute at most: that takes a third
+# of the budget to a half, as measured on texts of 10 to 100 MB.
+COUNTED_PER_MINUTE = 15_000_000
 # Rows and tokens per row of the held-out text on which orders are tried and mixtures recommended.
 TRIED_ROWS, TRIED_LENGTH = 32, 512
 # The part of the held-out tokens from which those rows are: well within the text's first half.
@@ -127,10 +130,9 @@ def order_of(
         return training.with_ngram
     begin = parallel_rows(prepared.val, 1, max(1, int(prepared.val.tokens.size * TRIED_PART)))
     part = parallel_rows(begin, TRIED_ROWS, TRIED_LENGTH)
-    tokens, deadline = MOST_COUNTED, Deadline()
-    if training.minutes is not None:
-        tokens = min(tokens, round(COUNTED_PER_MINUTE * training.minutes))
-        deadline = Deadline.after(ORDER_SHARE * 60 * training.minutes)
+    minutes = training.minutes or math.inf
+    tokens = min(MOST_COUNTED, TRIED_PER_MINUTE * minutes)
+    deadline = Deadline.after(ORDER_SHARE * 60 * minutes)
     losses: dict[int, float] = {}
     direction = prepared.config.direction
 
@@ -182,9 +184,8 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
         with notify_if_slow(session.report, "trying a mixture with an n-gram model"):
             _recommend(session)
         return result
-    pending = "the n-gram model was added"
-    if session.stored.ngram is not None:
-        pending = "the mixture was fitted again, so it has its old weights"
+    again = "the mixture was fitted again, so it has its old weights"
+    pending = "the n-gram model was added" if session.stored.ngram is None else again
     try:
         with session.scoring_threads():
             with notify_if_slow(session.report, "fitting the mixture with the n-gram model"):
@@ -193,13 +194,10 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
             result = session.validated(result)
             mixed = None if parts is None else _mixed(session, parts, result.val_loss)
     except KeyboardInterrupt:
-        name = session.stored.name
-        raise Interrupted(
-            f"stopped before {pending}; resume with: seqgen train --resume {name}"
-        ) from None
+        resume = f"resume with: seqgen train --resume {session.stored.name}"
+        raise Interrupted(f"stopped before {pending}; {resume}") from None
     if mixed is not None and result.members:
-        members = {**result.members, "loss": mixed.network_loss}
-        result = replace(result, members=members)
+        result = replace(result, members={**result.members, "loss": mixed.network_loss})
     result = replace(result, mixture=mixed and asdict(mixed))
     session.write_record(result)
     return result
@@ -229,9 +227,8 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
         of_network, of_ngram = weights
         return [*(of_network * share for share in shares), of_ngram]
 
-    part = replace(
-        ngram.stored.reference, path=ngram.stored.path.relative_to(stored.path).as_posix()
-    )
+    path = ngram.stored.path.relative_to(stored.path).as_posix()
+    part = replace(ngram.stored.reference, path=path)
     tables = {
         "weights": divided(fitted.weights),
         "by_order": list(map(divided, fitted.by_order)),
@@ -272,11 +269,15 @@ def _count(session: Session) -> None:
     tokens = prepared.tokenizer, prepared.config
     loaded = LoadedModel(stored.new_part(PART), model, *tokens, own_framing=session.loaded.framing)
     write_new(loaded, prepared, "ngram")
+    most = COUNTED_PER_MINUTE * (session.training.minutes or math.inf)
+    if (counted := _beginning(prepared, most)) is not prepared:
+        part = f"first {counted.train.tokens.size:,} of {prepared.train.tokens.size:,} tokens"
+        session.report(Notice(text=f"n-grams are counted on the {part}, to keep to the budget"))
 
     def report(event: Event) -> None:
         session.report(replace(event, detail=True) if isinstance(event, Notice) else event)
 
-    store_estimate(loaded, prepared, session.training, report)
+    store_estimate(loaded, counted, session.training, report)
 
 
 def _leave_out(session: Session) -> None:
@@ -306,9 +307,8 @@ def _recommend(session: Session) -> None:
     prepared = session.prepared
     name, architecture = session.stored.name, session.stored.config["architecture"]
     network = architecture, session.training, prepared.config, prepared
-    if why_not_mixable(*network) is not None or session.training.minutes is None:
-        return
-    if session.deadline.has_passed:
+    timed = session.training.minutes is not None and not session.deadline.has_passed
+    if not timed or why_not_mixable(*network) is not None:
         return
     part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
     if part.tokens.size < 2:
@@ -323,12 +323,17 @@ def _recommend(session: Session) -> None:
         session.report(Notice(text=f"mixed with an n-gram model it is {better}: {command}"))
 
 
-def _count_sample(prepared: Prepared, order: int, tokens: int = MOST_COUNTED) -> NGram:
+def _count_sample(prepared: Prepared, order: int, tokens: float = MOST_COUNTED) -> NGram:
     """Count an n-gram model of the training part, or of the first tokens of a large one."""
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
-    train: Corpus = prepared.train
-    if train.tokens.size > tokens:
-        train = parallel_rows(train, 1, tokens)
     framing = Framing.of(prepared.tokenizer, prepared.config.documents)
-    fit(model, prepared.as_read(train), impossible(prepared.tokenizer, framing))
+    text = prepared.as_read(_beginning(prepared, tokens).train)
+    fit(model, text, impossible(prepared.tokenizer, framing))
     return model.eval()
+
+
+def _beginning(prepared: Prepared, tokens: float) -> Prepared:
+    """Cut a training part after so many tokens; a shorter one is kept as it is."""
+    if prepared.train.tokens.size <= tokens:
+        return prepared
+    return replace(prepared, train=parallel_rows(prepared.train, 1, int(tokens)))

@@ -532,6 +532,22 @@ def test_a_mixture_that_would_pay_is_recommended_after_minutes(text):
     trained(text, "steps", steps=1)
 
 
+def test_in_a_short_time_n_grams_are_counted_on_the_beginning(text, monkeypatch):
+    """The n-gram model is the one that counting so much of the text gives."""
+    monkeypatch.setattr(with_ngram, "COUNTED_PER_MINUTE", 500 / 0.01)
+    said: list[Notice] = []
+    settings = {**SHAPE, "minutes": 0.01, "precision": "float32", "with_ngram": 3}
+    train([text], name="t", settings=settings, report=said.append)
+    (line,) = (e.text for e in said if isinstance(e, Notice) and "counted on" in e.text)
+    counted = int(line.split("first ")[1].split(" of ")[0])
+    assert counted == 500 and line.endswith("tokens, to keep to the budget")
+    begin = text.with_name("begin.txt")
+    begin.write_text(TEXT[:counted])
+    train([begin], name="begin", architecture="ngram", settings={"order": 3, "val": "none"})
+    part, expected = parts_of("t")[1], load(store.find("begin"))
+    assert loss_of(part, TEXT) == pytest.approx(loss_of(expected, TEXT), abs=1e-6)
+
+
 def test_of_a_large_held_out_part_pieces_are_used(text, monkeypatch):
     """Weights are fitted on pieces of the first half; the second half is scored as a whole."""
     monkeypatch.setattr(mix, "FITTED_ROWS", 4)
