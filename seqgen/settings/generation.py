@@ -124,7 +124,7 @@ class WritingOptions(Options, panel=Panel.LENGTH):
     """Options that sampling and beam search share. `batch_size` never changes a result."""
 
     no_repeat_ngram: int | None = setting(
-        "Never repeat a sequence of N tokens, prompt included.", low=1, panel=Panel.FILTERS
+        "Never write any N tokens twice, prompt included.", low=1, panel=Panel.FILTERS, common=True
     )
     force: str = setting(
         r"Begin every text with this string; \n, \t and \\ are read as escapes.",
@@ -218,7 +218,6 @@ class SampleOptions(WritingOptions, panel=Panel.FILTERS):
         1.0,
         low=1 / MOST_PENALTY,
         high=MOST_PENALTY,
-        common=True,
     )
     presence_penalty: float = setting(
         "Subtract this many nats from every token written before, -1000 to 1000.",

@@ -28,7 +28,7 @@ class Processes(Options, panel=Panel.MEASURED):
         listed=True,
         metavar="N,N,...",
     )
-    shard: bool = setting("Divide parameters, gradients and states by rank (FSDP2).")
+    shard: bool = setting("Divide parameters, gradients and states among the processes (FSDP2).")
 
 
 @app.command("plan", cls=CommandWithHelp)

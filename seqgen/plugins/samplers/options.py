@@ -36,7 +36,7 @@ class Samplers(FilterOptions, panel=Panel.FILTERS):
         needs="--dry-multiplier",
     )
     dry_allowed_length: int = setting(
-        "DRY: penalise only repeated sequences of at least N tokens.",
+        "DRY: penalize only repeated sequences of at least N tokens.",
         2,
         low=1,
         needs="--dry-multiplier",
@@ -62,7 +62,7 @@ class Samplers(FilterOptions, panel=Panel.FILTERS):
         needs="--xtc-probability",
     )
     top_n_sigma: float | None = setting(
-        "Keep tokens whose logit is within N standard deviations of the largest.",
+        "Keep tokens whose logit is within X standard deviations of the largest.",
         above=0,
         high=MOST_FACTOR,
     )

@@ -82,7 +82,7 @@ class Searched(Options, panel=Panel.SEARCH):
     """Settings to search, and the sampler."""
 
     search: tuple[str, ...] = setting(
-        "Search a setting: lr=1e-3:1e-1:log, dropout=0:0.5, or a list, model=gru,lstm. Can be "
+        "Search for a setting: lr=1e-3:1e-1:log, dropout=0:0.5, or a list, model=gru,lstm. Can be "
         "repeated.",
         metavar="KEY=VALUES",
         without="what the architecture suggests",
