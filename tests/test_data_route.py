@@ -36,10 +36,11 @@ def functions():
     ]
 
 
+@functools.cache
 def names_in(node):
     """Return all names and attributes in a function: what it may call, or hand on to be called."""
-    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    return found | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    found = (getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(node))
+    return frozenset(found) - {None}
 
 
 def loaded_by_name():

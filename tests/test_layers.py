@@ -85,27 +85,38 @@ def parsed(path):
 
 def imports(path, at_load_only):
     """Return the modules a file imports: everywhere in it, or only when it is loaded."""
-    return [module for module, at_load in _imports(path) if at_load or not at_load_only]
+    found = []
+    for node, at_load in read(path).imports:
+        if at_load_only and not at_load:
+            continue
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [node.module, *(m for m in inside if m in MODULES)]  # from seqgen import store
+    return found
+
+
+Read = collections.namedtuple("Read", "imports classes")
 
 
 @functools.cache
-def _imports(path):
-    return tuple(_walked(path))
+def read(path):
+    """Return what is needed of a file: the trees of all files would take 150 MB."""
+    tree = parsed(path)
+    imports = [
+        found for found in _walked(tree) if isinstance(found[0], ast.Import | ast.ImportFrom)
+    ]
+    return Read(imports, [node.name for node in tree.body if isinstance(node, ast.ClassDef)])
 
 
-def _walked(path):
-    """Yield every module that is imported, and whether it is when the file is loaded."""
-    waiting = [(parsed(path), True)]
+def _walked(tree):
+    """Yield every statement, and whether it is run when the file is loaded."""
+    waiting = [(tree, True)]
     while waiting:
         node, at_load = waiting.pop()
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, at_load) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import"
-            yield node.module, at_load
-            for alias in node.names:  # from seqgen import store
-                if f"{node.module}.{alias.name}" in MODULES:
-                    yield f"{node.module}.{alias.name}", at_load
+        yield node, at_load
         inside_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         at_load = at_load and not inside_function and not for_types_only(node)
         children = ast.iter_child_nodes(node)  # no expression has an import within
@@ -254,7 +265,7 @@ def test_only_the_command_that_is_called_is_loaded(command):
 
 def modules_named(path):
     """Yield the modules of the package that a file imports, wherever in it."""
-    for node in ast.walk(parsed(path)):
+    for node, _ in read(path).imports:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 module = f"{node.module}.{alias.name}"
@@ -274,8 +285,7 @@ def test_no_two_classes_have_one_name():
     """Whoever reads or searches for a name finds one thing."""
     found = collections.defaultdict(list)
     for module, path in MODULES.items():
-        for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(module)
+        for name in read(path).classes:
+            found[name].append(module)
     assert found["Task"] == ["seqgen.tasks.task"]
     assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}

@@ -102,6 +102,7 @@ def test_a_draw_is_that_of_the_whole_row(smoothing, more):
     assert min(sure[:20]) > 30  # of 40, drawn at random
 
 
+@pytest.mark.fast_for("more0", rest="slow")
 @pytest.mark.parametrize("more", [[], [Temperature(0.7)]])
 def test_texts_are_the_same(more):
     """Whatever the batch, and with filters that need whole rows."""

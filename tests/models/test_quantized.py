@@ -242,6 +242,7 @@ def lines(capsys):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.fast_for("int4", rest="slow")
 @pytest.mark.parametrize("kind", [pytest.param("bf16", marks=pytest.mark.slow), "int8", "int4"])
 def test_texts_do_not_depend_on_the_batch(kind, models, capsys):
     prompts = ["so", "and it", "", "it goes on and on and on", "on"]

@@ -76,6 +76,7 @@ def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
     assert again["model"] == fitted["model"]  # what the weights stand for can be typed
 
 
+@pytest.mark.fast_for("by0", rest="slow")
 @pytest.mark.parametrize("by", [(), ("--by", "order"), ("--by", "context")])
 def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
     """The weights are those of the first half, and the loss is of the second, by hand."""

@@ -55,6 +55,7 @@ OF_TOKENS = [
 ]
 
 
+@pytest.mark.fast_for("imported-gpt2-*", "lstm-labels-*", rest="slow")
 @pytest.mark.parametrize(
     ("name", "file", "key"), [of for of in OF_TOKENS if of[0] in known_kinds(RECIPES)]
 )

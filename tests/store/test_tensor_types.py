@@ -155,6 +155,7 @@ def one_type(tensor: str) -> bool:
     return tensor in ("weights", "by_order", "gate") or ".lora_" in tensor
 
 
+@pytest.mark.fast_for("1", rest="slow")
 @pytest.mark.parametrize("native", ["1", "0"])
 def test_tables_of_other_types_are_one_line_of_the_command(native, stored, monkeypatch, capsys):
     if native == "0":

@@ -43,7 +43,7 @@ def named_kinds(tree):
                 yield node.module
         elif isinstance(node, ast.Constant) and node.value in NAMES:
             yield node.value
-        elif {getattr(node, "id", None), getattr(node, "attr", None)} & CONSTANTS:
+        elif getattr(node, "id", getattr(node, "attr", None)) in CONSTANTS:
             yield ast.unparse(node)
 
 

@@ -143,6 +143,7 @@ def an_epoch(batches, corpus, first):
     return steps
 
 
+@pytest.mark.fast_for("False", rest="slow")
 @pytest.mark.parametrize("carry", [False, True])
 @given(lengths=documents, batch_size=rows, seq_len=windows, seed=seeds)
 @quick

@@ -241,6 +241,7 @@ def test_forward_and_backward_are_compared_on_one_text(home, capsys):
         assert one["bytes"] == len(TEXT)
 
 
+@pytest.mark.slow
 def test_a_backward_run_resumes_and_is_fine_tuned(home):
     common = (home / "text.txt", "--direction", "backward", "--model", "gru", "--seed", 2)
     train(*common, *NETWORK, "--name", "whole")

@@ -139,6 +139,7 @@ def test_commands_refuse_a_compressed_line_in_one_line(bomb, tmp_path, capsys):
         assert "line 1 is longer than 1 MB" in said and "SEQGEN_MAX_LINE_MB" in said
 
 
+@pytest.mark.fast_for("byte", rest="slow")
 @pytest.mark.parametrize("kind", ["char", "byte"])
 def test_a_stream_is_encoded_in_pieces_however_long_its_lines_are(limit, tmp_path, kind):
     limit(MB)

@@ -155,6 +155,7 @@ def test_unknowns_are_drawn_by_their_place_and_spare_the_ends(lengths, step, sha
             assert other.source.values[row, place] == wanted
 
 
+@pytest.mark.fast_for("settings0", rest="slow")
 @pytest.mark.parametrize("settings", [{"batch_size": 4}, {"batch_size": None, "tokens": 30}])
 @given(lengths=both_lengths, seed=st.integers(0, 5))
 @quick

@@ -25,6 +25,7 @@ def divided(folder, content, kind="char", **settings):
     return train, None if parts.val is None else "".join(parts.val())
 
 
+@pytest.mark.fast_for("byte", "word", rest="slow")
 @pytest.mark.parametrize("kind", ["char", "byte", "word", "whitespace"])
 @quick
 @given(text=texts)

@@ -259,6 +259,7 @@ except SeqgenError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits a file's size the POSIX way")
+@pytest.mark.fast_for("line", rest="slow")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(path, documents):
     path.write_text("before")

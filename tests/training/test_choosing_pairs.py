@@ -174,6 +174,7 @@ def test_a_large_text_is_sampled_so_that_rare_names_stay_rare():
     assert (use.sampled, use.sentences) == (pairs.SAMPLED_PAIRS, False)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60), st.randoms(use_true_random=False))
 def test_the_order_of_pairs_does_not_matter(sentences, strings, rng):
@@ -313,6 +314,7 @@ def by_minutes(monkeypatch, data, architecture, tokens, **settings):
     return trained(data, architecture, minutes=0.001, **settings)
 
 
+@pytest.mark.fast_for("seq2seq-1*", rest="slow")
 @pytest.mark.parametrize(("tokens", "place"), [(1.6e6, 0), (1.4e6, 1)])
 def test_the_size_follows_from_the_time(monkeypatch, sentences, narrow, tokens, place):
     config, said = by_minutes(monkeypatch, sentences, narrow, tokens)
@@ -320,6 +322,7 @@ def test_the_size_follows_from_the_time(monkeypatch, sentences, narrow, tokens, 
     assert any(text.startswith(f"{narrow} with ") for text in said)
 
 
+@pytest.mark.fast_for("seq2seq", rest="slow")
 def test_sentences_are_regularised_and_strings_that_are_spelled_are_not(
     monkeypatch, sentences, narrow
 ):
@@ -332,6 +335,7 @@ def test_sentences_are_regularised_and_strings_that_are_spelled_are_not(
     assert (spelled["model"]["dropout"], spelled["training"]["label_smoothing"]) == (0.0, 0.0)
 
 
+@pytest.mark.fast_for("seq2seq", rest="slow")
 def test_less_than_one_pass_is_said_with_how_long_one_takes(monkeypatch, sentences, narrow):
     """Of these few sentences, one takes well under a second."""
     told = "less than all of its data once, which takes about 0 seconds here"
@@ -341,6 +345,7 @@ def test_less_than_one_pass_is_said_with_how_long_one_takes(monkeypatch, sentenc
     assert sum(told in text for text in said) == 1
 
 
+@pytest.mark.fast_for("seq2seq", rest="slow")
 def test_what_the_user_gives_is_not_chosen(monkeypatch, sentences, narrow):
     given = {"hidden_size": 24, "dropout": 0.7, "batch_size": 5, "lr": 1e-3, "optimizer": "adamw"}
     given |= {"label_smoothing": 0.3, "vocab_size": 320}
@@ -359,6 +364,7 @@ def test_auto_is_the_translator_that_the_budget_is_enough_for(
     assert config["architecture"] == wanted
 
 
+@pytest.mark.slow
 def test_auto_counts_the_tokens_of_epochs(monkeypatch, sentences):
     small = {"hidden_size": 8, "num_layers": 1, "precision": "float32"}
     once = train([sentences], architecture="auto", settings={"epochs": 1, **small})

@@ -171,6 +171,7 @@ def test_given_windows_and_heads_stay(monkeypatch):
     assert (settings["seq_len"], settings["num_heads"]) == (64, 16)
 
 
+@pytest.mark.fast_for("lstm", rest="slow")
 @pytest.mark.parametrize("architecture", ["lstm", "transformer"])
 def test_rows_grow_on_a_gpu_and_the_rate_at_most_doubles(monkeypatch, architecture):
     """Each row more is for nothing there, until steps would be too few."""

@@ -91,6 +91,7 @@ def test_a_compiled_run_goes_on_bit_for_bit(text):
     assert whole.val_loss == pytest.approx(plain.val_loss, rel=1e-4)
 
 
+@pytest.mark.fast_for("found0-*", "found2-*", rest="slow")
 @pytest.mark.parametrize(
     ("found", "compiled", "said"),
     [

@@ -148,6 +148,7 @@ class Faulty(Listener):
         self.fault("close")
 
 
+@pytest.mark.fast_for("before", "stepped", "close", rest="slow")
 @pytest.mark.parametrize(
     "place", ["before", "after", "stepped", "take", "parts", "tensors", "close"]
 )

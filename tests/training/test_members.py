@@ -36,6 +36,7 @@ def network(name, dropout=0.0):
     return row.load_model()(row.load_config()(**size, **more)).double()
 
 
+@pytest.mark.fast_for("lstm-adamw", "lstm-sgd", "transformer-muon", rest="slow")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -65,6 +66,7 @@ def test_each_member_is_trained_as_if_alone(monkeypatch, name, settings):
         assert event.train_loss == pytest.approx(sum(each) / 3, abs=1e-9)
 
 
+@pytest.mark.fast_for("gru", rest="slow")
 @pytest.mark.parametrize("name", ["gru", "transformer"])
 def test_resuming_is_bit_for_bit(text, tmp_path, monkeypatch, name):
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))

@@ -130,6 +130,7 @@ def computed(monkeypatch):
     return blocks
 
 
+@pytest.mark.slow
 def test_an_encoder_computes_its_blocks_again_too(tmp_path, computed):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{'ab' * n} a\t{'ba' * n} b\n" for n in range(1, 30)))
@@ -144,6 +145,7 @@ def test_an_encoder_computes_its_blocks_again_too(tmp_path, computed):
     assert len({id(block) for block in computed}) == 3 + 2
 
 
+@pytest.mark.slow
 def test_every_member_computes_its_blocks_again(text, computed):
     settings = {**SMALL, **FEW, "members": 2, "checkpointing": True, "row_threads": 1}
     train([text], architecture="transformer", name="members", settings=settings)
@@ -249,6 +251,7 @@ def test_a_frozen_matrix_keeps_its_type_and_saves_no_copy():
     torch.testing.assert_close(network.layer.weight, whole, atol=0.02, rtol=0.02)
 
 
+@pytest.mark.fast_for("bf16", rest="slow")
 @pytest.mark.parametrize("lora_base", [None, "bf16"])
 def test_adapters_of_a_base_are_resumed_bit_for_bit(lora_base, base, text):
     settings = {"lora": 2, "lora_base": lora_base, "steps": 6}

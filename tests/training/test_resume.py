@@ -65,6 +65,7 @@ def test_resuming_plainly_is_bit_for_bit(name, optimizer, text):
     both_ways(text, name, [3, 4], optimizer=optimizer)
 
 
+@pytest.mark.fast_for("lstm-*", rest="slow")
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
@@ -88,11 +89,13 @@ def test_the_state_is_saved_by_field_name_and_read_by_number(name, fields, text)
     assert_same(store.find("whole"), part)
 
 
+@pytest.mark.fast_for("stream", rest="slow")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_resuming_with_a_gradient_over_several_windows(documents, text):
     both_ways(text, "gru", [2, 5], k2=14, steps=8, documents=documents)
 
 
+@pytest.mark.slow
 def test_resuming_while_layers_thaw_at_their_own_rates(text):
     both_ways(text, "lstm", [2, 4], unfreeze=0.8, layer_decay=0.4)
 
@@ -104,10 +107,12 @@ def test_resuming_with_documents_epochs_and_several_stops(name, text):
     both_ways(text, name, [1, 4, 5], **more)
 
 
+@pytest.mark.slow
 def test_resuming_in_bf16_with_the_state_in_bf16(text):
     both_ways(text, "gru", [3], precision="bf16")
 
 
+@pytest.mark.slow
 def test_resuming_with_rows_divided_among_threads(text):
     both_ways(text, "lstm", [3], row_threads=2)
 
@@ -238,6 +243,7 @@ def test_a_finished_run_says_so_and_goes_on_with_a_longer_budget(text):
         resume("a", settings={"lr": 1.0})
 
 
+@pytest.mark.fast_for("longer0", rest="slow")
 @pytest.mark.parametrize("longer", [{"steps": 1000}, {"minutes": 100.0}])
 def test_a_far_longer_budget_does_not_warm_up_again(longer, text, monkeypatch):
     """Warm-up was a tenth of twenty steps; all of them are no tenth of the longer budget."""

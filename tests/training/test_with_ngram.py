@@ -661,6 +661,7 @@ TINY = ("--steps", 4, "--hidden-size", 8, "--layers", 1, "--seq-len", 16, "--pre
 
 
 @pytest.mark.usefixtures("real_default")
+@pytest.mark.fast_for("", "--tokenizer-word", rest="slow")
 @pytest.mark.parametrize(
     "more",
     [(), ("--documents", "line"), ("--tokenizer", "word"), ("--members", 2)],

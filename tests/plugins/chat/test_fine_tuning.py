@@ -282,6 +282,7 @@ def is_held_out(there, prepared, whole):
     return any(part.tokens[a:b].tolist() == ids for a, b in spans)
 
 
+@pytest.mark.fast_for("None", rest="slow")
 @pytest.mark.parametrize("lora", [None, 2])
 def test_a_resumed_run_has_the_same_weights(lora, there, messages):
     settings = {"lora": lora, "steps": 6, "batch_size": 2, "val": "0.2"}

@@ -288,6 +288,7 @@ FIRST_FORMAT = {
 }
 
 
+@pytest.mark.fast_for("False", rest="slow")
 @pytest.mark.parametrize("adapt", FIRST_FORMAT)
 def test_files_of_the_first_format_are_still_read(adapt):
     loaded = load(STORED / "models" / "ngram-char", "cpu", work=Work())

@@ -212,6 +212,7 @@ def test_all_commands_that_read_text_take_them(plain, tmp_path, monkeypatch, cap
 FEW = {"steps": 4, "batch_size": 2, "seq_len": 16, "seed": 3, "precision": "float32", "lora": 2}
 
 
+@pytest.mark.fast_for("mixed", rest="slow")
 @pytest.mark.parametrize("kind", ["mixed", "Q4_0", "BF16", "F16"])
 def test_adapters_are_trained_on_the_matrices_of_the_file(kind, plain, tmp_path, monkeypatch):
     kind_of = mixed if kind == "mixed" else lambda name: kind
@@ -245,6 +246,7 @@ def test_adapters_are_trained_on_the_matrices_of_the_file(kind, plain, tmp_path,
     assert score_held_out(load("kept", "cpu")).nats_per_token == pytest.approx(ours.val_loss, 1e-5)
 
 
+@pytest.mark.fast_for("mixed", rest="slow")
 @pytest.mark.parametrize("kind", ["mixed", "BF16", "F16"])
 def test_a_base_is_converted_to_bf16_from_the_types_of_its_file(kind, plain, tmp_path, monkeypatch):
     rewrite(

@@ -163,6 +163,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.fast_for("norm_position=output qk*", "nope_every*", rest="slow")
 @pytest.mark.parametrize("given", SETTINGS)
 def test_a_model_of_no_family_is_not_exported(given, tmp_path, capsys):
     (tmp_path / "t.txt").write_text(TEXT)

@@ -276,6 +276,7 @@ def test_every_command_takes_one(text, kind, capsys):
     assert "4 steps" in shown and "nats/token by step" in shown
 
 
+@pytest.mark.fast_for("2.0-initial", "-1.0-transition", "nan-emission", rest="slow")
 @pytest.mark.parametrize("table", ["initial", "transition", "emission"])
 @pytest.mark.parametrize("factor", [2.0, -1.0, math.nan])
 def test_probabilities_that_do_not_sum_to_1_are_damage(table, factor, text, capsys, home):

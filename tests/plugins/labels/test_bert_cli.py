@@ -65,6 +65,7 @@ def test_it_trains_and_says_what_it_is_for(text, capsys):
     assert record["val_loss"] == pytest.approx(min(losses)) and losses[-1] < losses[0]
 
 
+@pytest.mark.fast_for("settings0", rest="slow")
 @pytest.mark.parametrize(
     "settings",
     [

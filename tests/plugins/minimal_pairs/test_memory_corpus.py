@@ -46,6 +46,7 @@ def test_pairs_differ_in_one_thing_and_are_new(kind):
             assert pair.group.split()[1] == str(between) and worse[changed[0]] != name
 
 
+@pytest.mark.slow
 def test_what_counted_models_remember():
     """A unigram model is at chance on word order; a trigram agrees with the nearest noun."""
     shares = {}

@@ -53,15 +53,18 @@ def test_resuming_a_translator_is_bit_for_bit(regime, tmp_path):
     assert_same(store.find("whole"), store.find("part"))
 
 
+@pytest.mark.slow
 def test_resuming_in_bf16_with_a_state_in_bf16(text):
     both_ways(text, "gru", [3], precision="bf16", regime="free-running")
 
 
+@pytest.mark.fast_for("scheduled", rest="slow")
 @pytest.mark.parametrize("regime", ["scheduled", "minimum-risk"])
 def test_resuming_with_a_gradient_over_several_windows(regime, text):
     both_ways(text, "gru", [3], k2=14, regime=regime, **REGIME_SETTINGS[regime])
 
 
+@pytest.mark.fast_for("stops0", rest="slow")
 @pytest.mark.parametrize("stops", [[3], [4, 5]])
 def test_resuming_through_a_change_of_regime(stops, text):
     schedule = "teacher-forcing:0.5,professor-forcing:0.25,scheduled:0.25"

@@ -296,6 +296,7 @@ def sections_of(page):
     return dict(re.findall("<h2>(.*?)</h2>(.*?)</section>", page, re.DOTALL))
 
 
+@pytest.mark.fast_for("novelty", rest="slow")
 @pytest.mark.parametrize("absent", ["inspect", "novelty"])
 def test_without_a_plugin_the_page_lacks_just_its_sections(
     absent, models, capsys, monkeypatch, tmp_path

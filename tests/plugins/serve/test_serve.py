@@ -569,6 +569,7 @@ KEYS = ("token_ids", "text_offset")
 OF_OTHERS = ("imported-gpt2", "imported-llama", "ngram-words")
 
 
+@pytest.mark.fast_for("True-*", rest="slow")
 @pytest.mark.parametrize("model", (*TOKENIZED, *known_kinds(OF_OTHERS)))
 @pytest.mark.parametrize("echo", [False, True])
 def test_tokens_begin_in_the_same_places_of_a_stream(model, echo):
@@ -827,6 +828,7 @@ def test_many_requests_of_one_client_are_no_more_than_one_of_another(rows):
                     assert max(same) <= has[i] + 1
 
 
+@pytest.mark.fast_for("lstm", "mixture", "pairs", rest="slow")
 @pytest.mark.parametrize("kind", ["n-gram", "lstm", "transformer", "mixture", "pairs", "labels"])
 def test_texts_that_wait_for_others_are_those_written_alone(kind):
     """Rows come and go; a text that leaves its batch and comes back is the same."""
@@ -1248,6 +1250,7 @@ def overwrite_files(model, other):
         shutil.copyfile(path, model.path / path.relative_to(other.path))
 
 
+@pytest.mark.fast_for("1-*", "50-lstm-overwrite_files", rest="slow")
 @pytest.mark.parametrize("replaced", [replace_folder, replace_files, overwrite_files])
 @pytest.mark.parametrize("name", ["lstm", "lstm+transformer"])
 @pytest.mark.parametrize("times", [1, 50])  # room for some models, or for all

@@ -70,6 +70,7 @@ def texts(loaded, prompts=PROMPTS, **options):
 
 
 @compiled
+@pytest.mark.fast_for("auto-*", "int8-guessing0", rest="slow")
 @pytest.mark.parametrize("guessing", [{"lookup": 5}, {"draft": "lstm"}, {"draft": "grams"}])
 @pytest.mark.parametrize("precision", ["auto", "int8"])
 def test_texts_and_logprobs_are_the_same(precision, guessing, always):
@@ -100,6 +101,7 @@ def test_five_hundred_short_prompts(precision):
 
 
 @compiled
+@pytest.mark.fast_for("m-int4", "learned-float32", rest="slow")
 @pytest.mark.parametrize("precision", ["float32", "int4"])
 @pytest.mark.parametrize("name", ["m", "learned"])
 def test_other_precisions_and_positions(precision, name, always):
@@ -121,6 +123,7 @@ FILTERS = [
 
 @compiled
 @needs("samplers", "patterns")
+@pytest.mark.fast_for("filters0", "filters3", "filters5", rest="slow")
 @pytest.mark.parametrize("filters", FILTERS)
 def test_filters_and_stop_strings_see_the_same(filters, always):
     loaded = loaded_in("auto")

@@ -56,6 +56,7 @@ def test_tables_are_as_json_lines(ending, delimiter, newline, tmp_path, capsys):
     assert "no record with a text 'my txt'; did you mean 'my text'?" in said
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1)))
 @settings(max_examples=50, deadline=None)
 def test_what_csv_writes_is_read(tmp_path_factory, texts):
@@ -122,6 +123,7 @@ def pairs_file(folder: Path, ending: str) -> tuple[Path, list[str]]:
     return path, ["--source-field", fields[0], "--target-field", fields[1]]
 
 
+@pytest.mark.fast_for(".csv", ".parquet", rest="slow")
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".arrow"])
 def test_two_fields_are_pairs(ending, tmp_path, capsys):
     path, fields = pairs_file(tmp_path, ending)

@@ -38,6 +38,7 @@ def test_decoding_gives_the_text_back(kind, text):
     assert len(tokenizer.token_bytes) == tokenizer.vocab_size
 
 
+@pytest.mark.fast_for("byte", "word", rest="slow")
 @pytest.mark.parametrize("kind", ALL)
 @quick
 @given(text=texts, at=places)
@@ -49,6 +50,7 @@ def test_pieces_cut_anywhere_give_the_same_ids(kind, text, at):
     assert joined.tolist() == tokenizer.encode(text).tolist()
 
 
+@pytest.mark.fast_for("char", "word", rest="slow")
 @pytest.mark.parametrize("kind", ALL)
 @quick
 @given(text=texts, at=places)
@@ -56,6 +58,7 @@ def test_training_on_pieces_cut_anywhere_gives_the_same_vocabulary(kind, text, a
     assert KINDS[kind].train(cut(text, at)).facts() == made(kind, text).facts()
 
 
+@pytest.mark.fast_for("byte", "uncased", rest="slow")
 @pytest.mark.parametrize("kind", ALL)
 @quick
 @given(text=texts, data=st.data())
@@ -87,6 +90,7 @@ def test_specials_are_no_text(kind):
 
 
 # Where subwords may be cut does not depend on a vocabulary: see test_sentencepiece.py.
+@pytest.mark.fast_for("char", "word", rest="slow")
 @pytest.mark.parametrize("kind", [kind for kind in ALL if kind not in ("bpe", "unigram")])
 @quick
 @given(text=st.one_of(texts, plain_texts), share=st.floats(0, 1))

@@ -293,6 +293,7 @@ def test_diagnose_logs_every_layer_and_ends_with_a_summary(text, tmp_path, capsy
     assert one == other
 
 
+@pytest.mark.fast_for("rnn", rest="slow")
 @pytest.mark.parametrize("model", ["rnn", "transformer"])
 def test_the_records_of_a_run_end_with_what_diagnose_finds(model, text, tmp_path, capsys):
     """Of the same windows, on the last weights, which without validation are those stored."""
