@@ -204,12 +204,12 @@ def _train(
 ) -> None:
     """Train a tokenizer on texts, store it, and describe it."""
     from seqgen.text.reading import document_ending
-    from seqgen.training.datasets.tokenizing import train_tokenizer
+    from seqgen.training.datasets.tokenizing import train_to_folder
 
     folder = saved.out
     check_tokenizer_folder(folder, sources, saved.overwrite)
     text = join(sources, texts.newlines or "keep", document_ending(texts.documents))
-    made = train_tokenizer(encoder.train, text, encoder.vocab_size, encoder.min_count, folder)
+    made = train_to_folder(encoder.train, text, encoder.vocab_size, encoder.min_count, folder)
     out.record({"path": str(folder), "kind": made.kind, "vocab_size": made.vocab_size})
     out.notice(f"{folder}: {made.kind}, {plural(made.vocab_size, 'token')}")
 

@@ -49,7 +49,7 @@ class TextConstraint(ABC):
 
 
 class Requirement(ABC):
-    """Requirement on the content of beam-search results, such as words they must contain."""
+    """What texts of beam search must contain, such as words; makes the beams that keep to it."""
 
     @abstractmethod
     def group(self, prompt: Prompt, root: Hypothesis) -> RestrictedGroup | None:

@@ -70,7 +70,7 @@ class FilterOptions(Options):
         return loaded
 
     def constraint(self, generator: Any) -> Any:
-        """Make the `generation.constraint.TextConstraint` that every text must satisfy, or None.
+        """Make the `generation.constraint.TextConstraint` of these options; None without one.
 
         Raises:
             UsageError: the model can write no such text.

@@ -333,7 +333,7 @@ class StoredModel(TrainingFolder):
 
     @property
     def record(self) -> dict[str, Any]:
-        """Contents of `training.json`: data and hashes, seeds, best figures, time, machine."""
+        """Read `training.json`: data and hashes, seeds, best figures, time, machine."""
         return self.read_table(layout.RECORD)
 
     @property

@@ -68,7 +68,7 @@ class Losses:
 
     @property
     def std(self) -> float:
-        """Standard deviation of the step losses."""
+        """Standard deviation of the losses of the steps that were added."""
         return math.sqrt(max(0.0, self.squares / self.tokens - self.mean**2))
 
 

@@ -333,7 +333,7 @@ class GramBlock:
         return self.counts[self.n - 2].suffixes[self.contexts]
 
     def total(self, values: np.ndarray) -> np.ndarray:
-        """Sum values (M,) over the continuations of each context, (C,)."""
+        """Add up values of the M n-grams, (M,), for each of the C contexts, (C,)."""
         return np.bincount(self.of, weights=values, minlength=self.size)
 
 

@@ -199,7 +199,7 @@ class AnchoredContext:
         return causal_mask(places, places, self.config.span(layer))
 
     def layer_features(self, tokens: Leaf) -> list[Leaf]:
-        """Compute every block's output; see `HiddenStateModel.layer_features`."""
+        """Compute every block's output on texts that fit the window."""
         x, rotation = self.in_window(tokens)
         *features, x = block_outputs(self, x, rotation, self.attend_within)
         return [*features, self.final_norm(x)]

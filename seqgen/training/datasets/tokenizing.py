@@ -90,7 +90,7 @@ def newline_policy(model: str | None) -> str:
     return parts_of(store.find_all(model))[0].config["data"].get("newlines", "keep")
 
 
-def train_tokenizer(
+def train_to_folder(
     kind: str, chunks: Iterable[str], vocab_size: int | None, min_count: int, out: Path
 ) -> Tokenizer:
     """Train a tokenizer on a text and write it to a folder.
