@@ -24,7 +24,8 @@ HEAD_BYTES = 8192
 # Byte order marks by what iconv calls the encoding; that of UTF-32 may begin with UTF-16's.
 MARKS = {"UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-16": (b"\xff\xfe", b"\xfe\xff")}
 # Token files, and these marks: texts, whatever else their bytes say.
-TEXTS = (b"seqgen.tokens", *MARKS["UTF-32"], *MARKS["UTF-16"])
+TOKENS = b"seqgen.tokens"
+TEXTS = (TOKENS, *MARKS["UTF-32"], *MARKS["UTF-16"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from seqgen.text.file_kinds import (
     HEAD_BYTES,
     MARKS,
     TEXTS,
-    UNPACKED,
+    TOKENS,
     FileKind,
     extraction_advice,
     file_kinds,
@@ -192,7 +192,7 @@ def text_files(names: Sequence[str | Path], as_text: bool = False) -> tuple[Path
     """List the text files that names of files, folders and patterns refer to, sorted by path.
 
     A name that does not exist but has `*`, `?` or `[` is a pattern (`**` is any depth). Of folders
-    and patterns, files that are not text are left out; see `is_binary`.
+    and patterns, files that are not text or damaged are left out; see `file_facts`.
 
     Raises:
         UsageError: a name is empty.
@@ -201,10 +201,7 @@ def text_files(names: Sequence[str | Path], as_text: bool = False) -> tuple[Path
     paths: list[Path] = []
     for given in names:
         files = files_in(given)
-        if files is None:
-            paths.append(Path(given))
-            continue
-        texts = [path for path in files if not is_binary(path, as_text)]
+        texts = [Path(given)] if files is None else [p for p in files if not is_binary(p, as_text)]
         if not texts:
             raise no_text_error(given, files)
         paths += texts
@@ -213,8 +210,7 @@ def text_files(names: Sequence[str | Path], as_text: bool = False) -> tuple[Path
 
 def no_text_error(name: str | Path, files: Sequence[Path]) -> SeqgenError:
     """Build the error that a folder or pattern contains no text."""
-    fault = next((facts.fault for path in files if (facts := document_facts(path))), None)
-    if fault:
+    if fault := next(filter(None, (file_facts(path).fault for path in files)), None):
         return SeqgenError(f"{name} has no text: {fault}")
     known = [(file_kinds().index(kind), path, kind) for path in files if (kind := file_kind(path))]
     _, path, kind = min(known, default=(None, files[0], None))
@@ -274,20 +270,9 @@ def files_in(given: str | Path) -> list[Path] | None:
 
 
 def is_binary(path: Path, as_text: bool = False) -> bool:
-    """Check whether a file is binary: neither text, compressed text, nor a token file.
-
-    A text in UTF-16 is a text: that it is not UTF-8 is an error where it is read. A document is one
-    if its text can be read, or if all files are read `as_text` and it is one as it is.
-    """
-    if not as_text and (facts := document_facts(path)) is not None:
-        return bool(facts.fault)
-    if path.suffix.lower() in UNPACKED:
-        return False
-    head = read_head(path, as_text)
-    if head.startswith(TEXTS):
-        return False
-    kind = recognise_kind(path, head)
-    return b"\0" in head or (kind is not None and not kind.is_text)
+    """Check whether a file of a folder is left out, as no text or damaged; see `file_facts`."""
+    facts = file_facts(path, as_text)
+    return facts.is_binary or bool(facts.fault)
 
 
 def has_nul(path: Path) -> bool:
@@ -356,37 +341,56 @@ def read_document(
 
 
 @dataclass(frozen=True)
-class DocumentFacts:
-    """Result of reading a document: what was extracted, or the fault.
+class FileFacts:
+    """Result of reading a file to its end: what was extracted, or why it is not read in a folder.
 
     Attributes:
-        taken: such as "12 pages, 34,567 characters"; "" if the reader does not say it.
-        fault: why the document cannot be read, with its name; "" if it can.
+        taken: such as "12 pages, 34,567 characters"; "" if the reader of documents does not say it.
+        fault: why it cannot be read, with its name; "" if it can.
+        is_binary: whether it begins as no text does, nor a token file; it is then not read further.
+        is_empty: whether its text has no character.
     """
 
     taken: str = ""
     fault: str = ""
+    is_binary: bool = False
+    is_empty: bool = False
 
 
-def document_facts(path: Path) -> DocumentFacts | None:
+def document_facts(path: Path) -> FileFacts | None:
     """Read a document to its end; return what was taken from it. None for other files."""
-    if document_reader(path) is None or not path.is_file():
-        return None
+    return file_facts(path) if document_reader(path) and path.is_file() else None
+
+
+def file_facts(path: Path, as_text: bool = False) -> FileFacts:
+    """Read a file to its end, once in a process, to find out whether it is a text.
+
+    Args:
+        path: the file.
+        as_text: read a document as it is, not its text.
+    """
     status = path.stat()
-    return _document_facts(path, status.st_mtime_ns, status.st_size)
+    return _file_facts(path, as_text, status.st_mtime_ns, status.st_size)
 
 
 @functools.cache
-def _document_facts(path: Path, changed: int, size: int) -> DocumentFacts:
-    """Read a document as it was `changed` last, once in a process; see `document_facts`."""
-    pieces = decode_file(path)
+def _file_facts(path: Path, as_text: bool, changed: int, size: int) -> FileFacts:
+    """Read a file as it was `changed` last; see `file_facts`."""
+    head = read_head(path, as_text)
+    if head.startswith(TOKENS):
+        return FileFacts()
+    kind = None if document_reader(path, as_text) else recognise_kind(path, head)
+    zero = b"\0" in head and not head.startswith(TEXTS)
+    if zero or (kind is not None and not kind.is_text):
+        return FileFacts(is_binary=True)
+    pieces, is_empty = decode_file(path, as_text), True
     try:
         while True:
-            next(pieces)
+            is_empty &= not next(pieces)
     except StopIteration as end:
-        return DocumentFacts(taken=end.value or "")
+        return FileFacts(taken=end.value or "", is_empty=is_empty)
     except SeqgenError as error:
-        return DocumentFacts(fault=str(error))
+        return FileFacts(fault=str(error))
 
 
 def decode_file(path: Path, as_text: bool = False) -> Generator[str, None, str | None]:

@@ -9,7 +9,7 @@ from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.text.file_kinds import FileKind, extraction_advice
 from seqgen.text.reading import (
-    document_reader,
+    file_facts,
     file_kind,
     files_in,
     has_nul,
@@ -57,9 +57,8 @@ def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path
     """Select the training texts among the files of a folder."""
     texts = [path for path in inside if not _is_hidden(path, as_text)]
     data = sorted(set(inside) - set(texts))
-    if not all(path.name.lower().startswith(BESIDE) for path in texts):
-        return texts
-    if texts and not any(map(_may_hold_text, data)):
+    beside = all(path.name.lower().startswith(BESIDE) for path in texts)
+    if not beside or (texts and not any(map(_may_hold_text, data))):
         return texts
     raise no_text_error(name, inside)
 
@@ -70,9 +69,9 @@ def _is_hidden(path: Path, as_text: bool) -> bool:
 
 
 def _may_hold_text(path: Path) -> bool:
-    """Check whether a file that is left out is a document, or of a kind that may hold a text."""
+    """Check whether a file that is left out is damaged, or of a kind that may hold a text."""
     kind = file_kind(path)
-    return document_reader(path) is not None or (kind is not None and kind.holds != "nothing")
+    return bool(file_facts(path).fault) or (kind is not None and kind.holds != "nothing")
 
 
 def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:

@@ -1,6 +1,8 @@
 import gzip
 import hashlib
 import itertools
+import lzma
+import re
 
 import numpy as np
 import pytest
@@ -288,11 +290,66 @@ def test_a_folder_is_its_texts(tmp_path):
         text_files([tmp_path / "*.png"])
 
 
-@pytest.mark.parametrize("content", [b"caf\xe9\n", "text\n".encode("utf-16")])
-def test_a_text_of_another_encoding_is_not_left_out(tmp_path, content):
-    (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(SeqgenError, match=r"a\.txt is not UTF-8 text"):
-        list(Text(text_files([tmp_path])).chunks())
+# Files that are no UTF-8 text or damaged, perhaps only after their first megabyte, and why.
+FAULTY = {
+    "latin.txt": (b"caf\xe9\n", "is not UTF-8 text: byte 0xe9 at offset 3"),
+    "late.txt": (b"a line\n" * 300_000 + b"\xff", "is not UTF-8 text: byte 0xff at offset 2100000"),
+    "ends.txt": ("é".encode()[:1], "is not UTF-8 text: byte 0xc3 at offset 0"),
+    "wide.txt": ("text\n".encode("utf-16"), "is not UTF-8 text but UTF-16"),
+    "wider.txt": ("text\n".encode("utf-32"), "is not UTF-8 text but UTF-32"),
+    "latin.txt.gz": (gzip.compress(b"caf\xe9\n"), "is not UTF-8 text: byte 0xe9 at offset 3"),
+    "cut.txt.gz": (gzip.compress(b"text\n" * 99)[:-9], "is damaged: Compressed file ended"),
+    "sum.txt.gz": (gzip.compress(b"text\n")[:-8] + b"\1" * 8, "is damaged: CRC check failed"),
+    "none.txt.gz": (b"text\n", "is damaged: Not a gzipped file"),
+    "cut.txt.xz": (lzma.compress(b"text\n" * 99)[:-9], "is damaged: Compressed file ended"),
+    "none.txt.xz": (b"text\n", "is damaged: Input format not supported"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_damaged_text_is_an_error_by_its_name_and_left_out_of_a_folder(tmp_path, name):
+    content, why = FAULTY[name]
+    faulty = tmp_path / name
+    faulty.write_bytes(content)
+    said = re.escape(f"{faulty} {why}")
+    with pytest.raises(SeqgenError, match=said):
+        list(Text(text_files([faulty])).chunks())
+    for data in (tmp_path, tmp_path / "*"):
+        with pytest.raises(SeqgenError, match=rf"has no text: {said}"):
+            text_files([data])
+    (tmp_path / "a.txt").write_bytes(b"text\n")
+    for data in (tmp_path, tmp_path / "*"):
+        assert text_files([data]) == (tmp_path / "a.txt",)
+        assert binary_files(data) == [faulty]
+    faulty.write_bytes(b"text again\n")  # what was found out is not kept longer than the file
+    if faulty.suffix == ".txt":
+        assert text_files([tmp_path]) == tuple(sorted([tmp_path / "a.txt", faulty]))
+
+
+def test_commands_leave_damaged_texts_out_of_a_folder(tmp_path, capsys):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, (content, _) in FAULTY.items():
+        (folder / name).write_bytes(content)
+    (folder / "0.txt").write_bytes(b"")
+    (folder / "a.txt").write_text("the cat sat\n" * 20)
+    assert run(["train", str(folder), "--model", "ngram", "--name", "m"]) == 0
+    said = capsys.readouterr().err
+    faults = [f"{folder / name} {why}" for name, (_, why) in sorted(FAULTY.items())]
+    assert [fault in said for fault in faults] == [True] * 5 + [False] * (len(faults) - 5)
+    assert f"{len(faults) - 5} more files left out: see seqgen data\n" in said
+    assert store.find("m").read_table(store.RECORD)["data"]["characters"] == 240
+    names = {str(folder / name) for name in FAULTY}
+    for command in ("perplexity", "tokenize", "eval"):
+        assert run([command, "-m", "m", str(folder), "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert "more files left out" in err and not any(name in out for name in names), command
+    # What stands beside them is not what was meant; nor is a damaged file that is named.
+    (folder / "0.txt").unlink()
+    (folder / "a.txt").rename(folder / "README.txt")
+    for data in (folder, folder / "latin.txt"):
+        assert run(["train", str(data), "--model", "ngram", "--name", "n"]) == 1
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_picture_beside_a_text_is_told_and_does_not_stop_training(tmp_path, capsys):

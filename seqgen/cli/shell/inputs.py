@@ -336,7 +336,7 @@ class Inputs:
         return known
 
     def _named(self, name: str) -> list[Input]:
-        from seqgen.text.reading import text_files
+        from seqgen.text.reading import file_facts, text_files
         from seqgen.text.records import record_files
 
         if name == "-":
@@ -348,29 +348,31 @@ class Inputs:
         if not self._quiet and name not in self._told:
             self._told.add(name)
             self._say_what_is_read(name, paths)
+        if len(paths) > 1:  # a command may read each text of a folder on its own
+            paths = [
+                path for path in paths if not file_facts(path, self._as_text).is_empty
+            ] or paths
         return [self._at(path) for path in paths]
 
     def _say_what_is_read(self, name: str, paths: Sequence[Path]) -> None:
         """Say which files of a folder are left out, and what was taken from each document."""
-        from seqgen.text.reading import binary_files, document_facts
+        from seqgen.text.reading import binary_files, document_facts, file_facts
 
-        others = binary_files(name, self._as_text)
-        documents = {
-            path: facts
-            for path in (() if self._as_text else (*others, *paths))
-            if (facts := document_facts(path)) is not None
+        others = {
+            path: file_facts(path, self._as_text) for path in binary_files(name, self._as_text)
         }
-        if binary := [str(path) for path in others if path not in documents]:
+        if binary := [str(path) for path, facts in others.items() if facts.is_binary]:
             left_out = f"{plural(len(binary), 'file')} of {name} left out"
             announce(f"{left_out}: not text ({first_names(binary, 3)})")
-        faults = [f"left out: {documents[path].fault}" for path in others if path in documents]
-        taken = [f"{path}: {facts.taken}" for path, facts in documents.items() if facts.taken]
-        for said, what, where in ((faults, "left out", ""), (taken, "read", ": see seqgen data")):
+        faults = [f"left out: {facts.fault}" for facts in others.values() if facts.fault]
+        read = {path: document_facts(path) for path in (() if self._as_text else paths)}
+        taken = [f"{path}: {facts.taken}" for path, facts in read.items() if facts and facts.taken]
+        for said, noun, what in ((faults, "file", "left out"), (taken, "document", "read")):
             for line in said[:DOCUMENTS_NAMED]:
                 announce(line)
             if len(said) > DOCUMENTS_NAMED:
-                more = plural(len(said) - DOCUMENTS_NAMED, "more document")
-                announce(f"{more} {what}{where}")
+                more = plural(len(said) - DOCUMENTS_NAMED, f"more {noun}")
+                announce(f"{more} {what}: see seqgen data")
 
     def _at(self, path: Path) -> Input:
         status = path.stat()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ def data(reported: Reported, out: RecordedOutput) -> None:
         as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
     )
     text = Text(text_files(names), ending=document_ending(config.documents))
-    report = data_report(text, config)
+    report = data_report(text, config, dict(_left_out(reported.files)))
     if out.record(report):
         return
     put_facts(_facts(report))
@@ -56,6 +56,15 @@ def data(reported: Reported, out: RecordedOutput) -> None:
         _draw(law, getattr(report, law))
     for warning in report.warnings:
         out.notice(f"warning: {one_line(warning)}")
+
+
+def _left_out(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files of folders and patterns that are not read, and why."""
+    from seqgen.text.reading import binary_files, file_facts
+
+    for name in names:
+        for path in binary_files(name) if name != "-" else ():
+            yield str(path), file_facts(path).fault or f"{path} is not text"
 
 
 def _facts(report: DataReport) -> dict[str, str]:
@@ -87,7 +96,9 @@ def _facts(report: DataReport) -> dict[str, str]:
     for line in most[:3]:
         facts["boilerplate"] += f"{_NEXT_LINE}{count(line['count'])} x {one_line(line['text'])}"
     documents = (f"{one_line(name)}: {taken}" for name, taken in report.documents.items())
-    return facts | ({"documents": _NEXT_LINE.join(documents)} if report.documents else {})
+    rows = {"documents": documents, "left out": map(one_line, report.left_out.values())}
+    listed = {name: _NEXT_LINE.join(row) for name, row in rows.items()}
+    return facts | {name: row for name, row in listed.items() if row}
 
 
 def _draw(law: str, found: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,6 +54,7 @@ class DataReport(ShortRepr):
     Attributes:
         files: names.
         documents: what was taken from each file that is no plain text, by its name.
+        left_out: why each file of a folder or pattern that is left out is not read, by its name.
         bytes: of UTF-8.
         characters: code points.
         lines: all of them.
@@ -83,6 +84,7 @@ class DataReport(ShortRepr):
 
     files: list[str]
     documents: dict[str, str]
+    left_out: dict[str, str]
     bytes: int
     characters: int
     lines: int
@@ -107,12 +109,13 @@ class DataReport(ShortRepr):
     warnings: list[str]
 
 
-def data_report(text: Text, config: DataConfig) -> DataReport:
+def data_report(text: Text, config: DataConfig, left_out: Mapping[str, str]) -> DataReport:
     """Read a text and compute its statistics and warnings.
 
     Args:
         text: it.
         config: what `train` would hold out of it.
+        left_out: why files beside it are not read, by name.
 
     Raises:
         SeqgenError: it is empty, cannot be read, or is no UTF-8.
@@ -146,6 +149,7 @@ def data_report(text: Text, config: DataConfig) -> DataReport:
     report = DataReport(
         files=[str(path) for path in text.paths],
         documents=dict(_documents(text)),
+        left_out=dict(left_out),
         bytes=facts.bytes,
         characters=facts.characters,
         lines=facts.lines,

@@ -234,24 +234,29 @@ def test_what_cannot_be_read_is_left_out_of_a_folder(tmp_path, capsys):
     (folder / "a.txt").write_text(TEXT)
     (folder / "b.html").write_text("<p>page</p>")
     (folder / "c.png").write_bytes(b"\x89PNG\r\n")
-    for number in range(7):
-        (folder / f"d{number}.epub").write_bytes(b"broken")
+    epubs = [f"{folder}/d{number}.epub" for number in range(7)]
+    for name in epubs:
+        Path(name).write_bytes(b"broken")
     for data in (str(folder), f"{folder}/*"):
         assert run(["train", data, *COUNT]) == 0
         said = capsys.readouterr().err.splitlines()
         assert [line for line in said if "left out" in line] == [
             f"1 file of {data} left out: not text ({folder}/c.png)",
-            *(f"left out: {folder}/d{n}.epub is damaged: File is not a zip file" for n in range(5)),
-            "2 more documents left out",
+            *(f"left out: {name} is damaged: File is not a zip file" for name in epubs[:5]),
+            "2 more files left out: see seqgen data",
         ]
         assert f"{folder}/b.html: 5 characters" in said
         assert facts()["characters"] == len(f"{TEXT}page\n")
     assert run(["data", str(folder), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["documents"] == {f"{folder}/b.html": "5 characters"}
+    damaged = {name: f"{name} is damaged: File is not a zip file" for name in epubs}
+    assert report["left_out"] == {f"{folder}/c.png": f"{folder}/c.png is not text", **damaged}
     assert run(["data", str(folder)]) == 0
     out = capsys.readouterr().out
     assert re.search(rf"^documents +{folder}/b.html: 5 characters$", out, re.MULTILINE)
+    assert re.search(rf"^left out +{folder}/c.png is not text$", out, re.MULTILINE)
+    assert all(f"{line}\n" in out for line in damaged.values())
     for name in ("a.txt", "b.html"):
         (folder / name).unlink()
     assert run(["train", str(folder), *COUNT]) == 1
