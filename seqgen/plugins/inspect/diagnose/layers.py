@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +20,9 @@ from seqgen.plugins.inspect.attention_figures import observe_attention, unscaled
 from seqgen.plugins.inspect.watched import StepRecorder, watch_layers
 from seqgen.text.sources import Source
 from seqgen.wording import column
+
+# Numbers that are converted to float64 at a time: an embedding of 28 million would take 450 MB.
+PIECE = 1 << 20
 
 # Beyond these values the slope of an activation is below 0.36 of its largest. Those of gates are
 # those of Karpathy et al. (2015, "Visualizing and understanding recurrent networks").
@@ -182,8 +185,16 @@ def named_layers(network: Network) -> list[tuple[str, list[nn.Parameter]]]:
 
 
 def norm_of(tensors: list[Tensor]) -> float:
-    """Compute the joint Euclidean norm of tensors."""
-    return float(sum(float(in_float64(t.detach()).square().sum()) for t in tensors) ** 0.5)
+    """Compute the joint Euclidean norm of tensors, in float64."""
+    squares = (float(in_float64(p).square().sum()) for t in tensors for p in _pieces(t.detach()))
+    return sum(squares) ** 0.5
+
+
+def _pieces(tensor: Tensor) -> Sequence[Tensor]:
+    """Cut a tensor into groups of rows of at most `PIECE` numbers, but for longer rows."""
+    if tensor.ndim < 2:
+        return (tensor,)
+    return tensor.split(max(1, PIECE // max(1, tensor[0].numel()))) if len(tensor) else ()
 
 
 def spectral_radius(cell: Cell) -> float | None:

@@ -292,6 +292,7 @@ class OnMPS:
     """A tensor of a device without float64."""
 
     device = torch.device("mps")
+    ndim = 1
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -309,6 +310,14 @@ def test_figures_are_summed_in_float64_on_any_device():
     expected = math.sqrt(3000) * float(np.float32(1.0001))
     assert norm_of([tensor]) == pytest.approx(expected, rel=1e-12)
     assert norm_of([OnMPS(tensor), tensor[:1]]) == pytest.approx(expected * 2 / 3**0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (0, 5), (40, 3), (4, 50, 2), (2, 300)])
+def test_norms_of_matrices_are_summed_in_pieces(shape, monkeypatch):
+    monkeypatch.setattr("seqgen.plugins.inspect.diagnose.layers.PIECE", 100)
+    tensor = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    expected = torch.linalg.vector_norm(tensor.double()).item()
+    assert norm_of([tensor]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_figures_of_an_update_by_hand():
