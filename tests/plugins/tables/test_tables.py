@@ -224,3 +224,69 @@ def test_what_datasets_saves(tmp_path, capsys):
     splits.save_to_disk(str(tmp_path / "splits"))
     said = refusal(capsys, "train", tmp_path / "splits", "--field", "text", *COUNT)
     assert "splits train, validation" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_what_pandas_and_polars_write(library, tmp_path, capsys):
+    """Texts, pairs, and what is no text, of every format that both write."""
+    frames = pytest.importorskip(library, reason=f"{library} is not installed")
+    frame = frames.DataFrame(
+        {"text": [*TEXTS, None], "to": ["x", "y", "z", "é", "n"], "n": range(5)}
+    )
+    if library == "pandas":
+        frame.to_json(tmp_path / "d.jsonl", orient="records", lines=True)
+        frame.to_json(tmp_path / "d.jsonl.gz", orient="records", lines=True)
+        frame.to_csv(tmp_path / "d.csv")
+        frame.to_csv(tmp_path / "d.tsv", sep="\t", index=False)
+        frame.to_parquet(tmp_path / "d.parquet")
+    else:
+        frame.write_ndjson(tmp_path / "d.jsonl")
+        frame.write_csv(tmp_path / "d.csv")
+        frame.write_csv(tmp_path / "d.tsv", separator="\t")
+        frame.write_parquet(tmp_path / "d.parquet", compression="zstd")
+        categories = frame.with_columns(frames.col("text").cast(frames.Categorical))
+        categories.write_parquet(tmp_path / "categories.parquet")
+    fields = ("--source-field", "text", "--target-field", "to", "--val", "none")
+    for path in sorted(tmp_path.glob("*.*")):
+        assert run(["train", str(path), "--field", "text", *COUNT]) == 0, path
+        assert "1 record of" in capsys.readouterr().err
+        assert read_text() == "".join(f"{text}\n" for text in TEXTS)
+        said = refusal(capsys, "train", path, "--field", "txt", *COUNT)
+        assert said.endswith("no record with a text 'txt'; did you mean 'text'?")
+        if path.suffix not in (".csv", ".tsv"):  # where a number is a text
+            said = refusal(capsys, "train", path, "--field", "n", *COUNT)
+            assert "'n' in" in said and "is never text" in said
+        assert run(["train", str(path), *fields, *TRANSLATE]) == 0, path
+        assert read_text().endswith("x\ny\nz\né\n")
+
+
+@pytest.mark.long
+def test_what_datatrove_writes(tmp_path):
+    """Shards of JSON Lines and parquet, each with the metadata of its documents."""
+    pytest.importorskip("datatrove", reason="datatrove is not installed")
+    from datatrove.data import Document
+    from datatrove.pipeline.writers import JsonlWriter, ParquetWriter
+
+    documents = [
+        Document(text=text, id=str(n), metadata={"url": f"page/{n}", "score": n / 3})
+        for n, text in enumerate(TEXTS)
+    ]
+    zst = {"compression": "zstd", "output_filename": "${rank}.jsonl.zst"}
+    writers = {
+        "jsonl.gz": lambda folder: JsonlWriter(folder),
+        "jsonl": lambda folder: JsonlWriter(folder, compression=None),
+        "jsonl.zst": lambda folder: JsonlWriter(folder, **zst),
+        "parquet": lambda folder: ParquetWriter(folder),
+        "parquet.zst": lambda folder: ParquetWriter(folder, compression="zstd"),
+    }
+    for name, writer in writers.items():
+        folder = tmp_path / name
+        for rank in (0, 1):  # half of the documents in each shard
+            for _ in writer(str(folder)).run(documents[2 * rank : 2 * rank + 2], rank=rank):
+                pass
+        assert len(list(folder.iterdir())) == 2
+        assert run(["train", str(folder), "--field", "text", *COUNT, "-q"]) == 0
+        assert read_text() == "".join(f"{text}\n" for text in TEXTS)
+        assert run(["train", str(folder), "--field", "metadata.url", *COUNT, "-q"]) == 0
+        assert read_text() == "".join(f"page/{n}\n" for n in range(4))
