@@ -28,7 +28,7 @@ from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig, adapt_recipe
 from seqgen.store.mixtures import current_parts
-from seqgen.wording import column, plural
+from seqgen.wording import column, first_names, plural
 
 # What stands for the figures of a run that was stopped before its first validation.
 UNVALIDATED = "0 validations"
@@ -131,7 +131,7 @@ def six_facts(model: store.StoredModel, tokenizer: dict[str, Any]) -> dict[str, 
     if began := training.get("init_from"):
         facts["began from"] = began + _since(model, "init_from")
     if data:  # neither a mixture nor an imported model is of a text that is known here
-        files = ", ".join(Path(file).name for file in data.get("files") or ())
+        files = first_names([Path(file).name for file in data.get("files") or ()], 5)
         characters = plural(data.get("characters") or 0, "character")
         facts["text"] = f"{files or MISSING}, {characters}"
     if types := model.reduced_types:

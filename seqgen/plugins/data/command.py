@@ -12,6 +12,7 @@ from seqgen.cli.shell.output import RecordedOutput, one_line, say
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, percentage, put_facts
 from seqgen.packages import install_command
 from seqgen.settings import DataConfig, Documents, Options, file_argument, same
+from seqgen.wording import first_names
 
 if TYPE_CHECKING:
     from seqgen.plugins.data.report import DataReport
@@ -72,7 +73,7 @@ def _facts(report: DataReport) -> dict[str, str]:
     near, held, most = report.near_copies, report.held_out, report.boilerplate["most_frequent"]
     missing = f"{MISSING} ({install_command('datasketch')})"
     facts = {
-        "files": ", ".join(Path(name).name for name in report.files[:5]),
+        "files": first_names([Path(name).name for name in report.files], 5),
         "bytes": count(report.bytes),
         "characters": f"{count(report.characters)}, {count(report.alphabet)} distinct, "
         f"{count(report.rare_characters)} once",
