@@ -49,7 +49,7 @@ class TextConstraint(ABC):
 
 
 class Requirement(ABC):
-    """What texts of beam search must contain, such as words; makes the beams that keep to it."""
+    """Requirement on texts of beam search, such as words in them; makes the beams that meet it."""
 
     @abstractmethod
     def group(self, prompt: Prompt, root: Hypothesis) -> RestrictedGroup | None:

@@ -1,4 +1,4 @@
-"""Prompts that are cut anywhere: how often the next character is right, healed and as they are."""
+"""Accuracy of the next character after prompts that are cut anywhere, with and without healing."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def sentences(text: Path, count: int, seed: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Healed:
-    """How often the most probable next character is right after some prompts.
+class HealingAccuracy:
+    """Accuracy of the most probable next character, with and without healing.
 
     Attributes:
         cut: where they end: "within a word", "after a space" or "after a word".
         prompts: how many.
         changed: how many are healed, as records say.
-        healed: how often the character is right by default.
-        plain: the same with `--no-heal`.
+        healed: number of right characters by default.
+        plain: likewise with `--no-heal`.
     """
 
     cut: str
@@ -50,7 +50,7 @@ def place_of(prompt: str, following: str) -> str:
     return "within a word" if prompt[-1].isalnum() and following.isalnum() else "after a word"
 
 
-def measure(loaded: LoadedModel, text: Path, count: int, seed: int) -> Iterator[Healed]:
+def measure(loaded: LoadedModel, text: Path, count: int, seed: int) -> Iterator[HealingAccuracy]:
     """Cut sentences after each character but the last; yield the results by kind of place.
 
     Args:
@@ -72,4 +72,4 @@ def measure(loaded: LoadedModel, text: Path, count: int, seed: int) -> Iterator[
         results = right.setdefault(place_of(prompt, following), [])
         results.append((healed.healed is not None, *found))
     for cut, results in right.items():
-        yield Healed(cut, len(results), *map(sum, zip(*results, strict=True)))
+        yield HealingAccuracy(cut, len(results), *map(sum, zip(*results, strict=True)))

@@ -1,4 +1,4 @@
-"""How often the next character is right, as the benchmark prints it."""
+"""Accuracy of the next character with and without healing, as the benchmark prints it."""
 
 from helpers_cli import needs, records, refusal
 

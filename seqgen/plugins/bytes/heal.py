@@ -20,7 +20,9 @@ from seqgen.models.distributions import normalise, require_numbers
 from seqgen.plugins.bytes.view import segmentation_of
 
 if TYPE_CHECKING:
+    from seqgen.models.inference import InferenceModel
     from seqgen.models.state import State
+    from seqgen.plugins.bytes.trie import Trie, TrieNode
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.tokenizers import Tokenizer
 
@@ -66,8 +68,25 @@ def ends_at_boundary(tokenizer: Tokenizer, prompt: Prompt) -> bool:
     """
     _, raw = _end_of(tokenizer, prompt)
     tokens = _sorted_tokens(tokenizer)
-    ends = [raw[at:] for at in _whole_characters(raw)]
+    ends = [raw[at:] for at, byte in enumerate(raw) if _begins_character(byte)]
     return not any(token.startswith(end) for end in ends for token in _next(tokens, end))
+
+
+@dataclass(frozen=True)
+class _Cover:
+    """Tokens that cover the beginning of the end of a prompt.
+
+    Attributes:
+        mass: their probability after the tokens before.
+        tokens: these tokens.
+        rest: the bytes of the prompt after them.
+        state: the model's, after all of them but the last.
+    """
+
+    mass: float
+    tokens: tuple[int, ...]
+    rest: bytes
+    state: State | None
 
 
 @without_gradients
@@ -89,39 +108,53 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
     segmentation = segmentation_of(loaded.tokenizer, False)
     cut, raw = _end_of(loaded.tokenizer, prompt)
     before = prompt.tokens[:cut] or (loaded.framing.start,)
-    trie, model, starts = segmentation.trie, loaded.model, _whole_characters(raw)
-    best, chosen, end, rest = 0.0, (), None, ""
-    number, waiting = itertools.count(), []
-    prefix: tuple[float, int, tuple[int, ...], State | None] = (1.0, 0, (), None)
-    while prefix is not None:
-        mass, at, tokens, state = prefix
-        if state is None:
-            logits, state = prefill(model, [before[-CONTEXT:]])
-        else:
-            logits, state = model.step([tokens[-1]], state.copy())
-        log_probs = require_numbers(logits if model.normalised else normalise(logits))
-        probs = np.exp(log_probs[0].astype(np.float64))
-        last = tokens[-1] if tokens else before[-1]
-        node = trie.root
-        for place in range(at, len(raw)):
-            node = node.child(raw[place], trie)
-            if node is None:
-                break
+    trie, rank = segmentation.trie, itertools.count()
+    waiting = [(-1.0, next(rank), _Cover(1.0, (), raw, None))]
+    best, healed = 0.0, prompt
+    while waiting and -waiting[0][0] > best:
+        cover = heapq.heappop(waiting)[2]
+        if not cover.rest:
+            best, healed = cover.mass, prompt
+            continue
+        probs, state = _read(loaded.model, before, cover)
+        path, last = _path(trie, cover.rest), (*before, *cover.tokens)[-1]
+        for size, node in enumerate(path[1:], start=1):
             for token in trie.ids[node.begin : node.longer].tolist():
                 if segmentation.allows(last, segmentation.texts[last], token):
-                    child = mass * probs[token], place + 1, (*tokens, token), state
-                    heapq.heappush(waiting, (-child[0], next(number), child))
-        if node is not None and (at in starts or at == len(raw)):
-            possible = trie.ids[node.longer : node.end] if at < len(raw) else None
-            found = mass if possible is None else mass * float(probs[possible].sum())
-            if found > best:
-                best, chosen, end = found, tokens, possible
-                rest = raw[at:].decode()
-        prefix = heapq.heappop(waiting)[2] if waiting and -waiting[0][0] > best else None
-    if end is None:
-        return prompt
-    tokens = (*prompt.tokens[:cut], *chosen) or before
-    return replace(prompt, tokens=tokens, overlap=HealedEnd(rest, FirstToken(), end))
+                    mass, tokens = cover.mass * probs[token], (*cover.tokens, token)
+                    longer = _Cover(mass, tokens, cover.rest[size:], state)
+                    heapq.heappush(waiting, (-mass, next(rank), longer))
+        if len(path) <= len(cover.rest) or not _begins_character(cover.rest[0]):
+            continue
+        first = trie.ids[path[-1].longer : path[-1].end]
+        mass = cover.mass * float(probs[first].sum())
+        if mass > best:
+            tokens = (*prompt.tokens[:cut], *cover.tokens) or before
+            overlap = HealedEnd(cover.rest.decode(), FirstToken(), first)
+            best, healed = mass, replace(prompt, tokens=tokens, overlap=overlap)
+    return healed
+
+
+def _read(
+    model: InferenceModel, before: tuple[int, ...], cover: _Cover
+) -> tuple[np.ndarray, State]:
+    """Compute the probabilities (V,) of the token after a cover, and the model's state there."""
+    if cover.state is None:
+        logits, state = prefill(model, [before[-CONTEXT:]])
+    else:
+        logits, state = model.step([cover.tokens[-1]], cover.state.copy())
+    log_probs = require_numbers(logits if model.normalised else normalise(logits))
+    return np.exp(log_probs[0].astype(np.float64)), state
+
+
+def _path(trie: Trie, raw: bytes) -> list[TrieNode]:
+    """List the root of a trie and the nodes that bytes lead to, as far as there are any."""
+    path = [trie.root]
+    for byte in raw:
+        if (node := path[-1].child(byte, trie)) is None:
+            break
+        path.append(node)
+    return path
 
 
 def _end_of(tokenizer: Tokenizer, prompt: Prompt) -> tuple[int, bytes]:
@@ -138,6 +171,7 @@ def _end_of(tokenizer: Tokenizer, prompt: Prompt) -> tuple[int, bytes]:
 
 @functools.lru_cache(maxsize=8)
 def _sorted_tokens(tokenizer: Tokenizer) -> list[bytes]:
+    """Sort the bytes of all tokens: faster than their trie, which most prompts do not need."""
     return sorted(tokenizer.token_bytes)
 
 
@@ -147,6 +181,6 @@ def _next(tokens: list[bytes], end: bytes) -> list[bytes]:
     return tokens[at : at + 1]
 
 
-def _whole_characters(raw: bytes) -> list[int]:
-    """List where characters begin in bytes that end with a whole one."""
-    return [at for at, byte in enumerate(raw) if byte & 0xC0 != 0x80]
+def _begins_character(byte: int) -> bool:
+    """Check whether a byte of UTF-8 is the first of a character."""
+    return byte & 0xC0 != 0x80

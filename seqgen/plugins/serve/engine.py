@@ -136,7 +136,7 @@ class Writing(Job):
         """Yield the texts to generate, prompt by prompt."""
         for place, prompt in enumerate(self.prompts):
             if self.prepares:
-                (((prompt,)),) = self.writer.prepare_prompts([[prompt]])
+                ((prompt,),) = self.writer.prepare_prompts([[prompt]])
                 self.prompts[place] = prompt
             opens, (handle,) = open_sources(self.loaded, [prompt])
             rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]

@@ -244,12 +244,12 @@ def test_boundaries_are_where_no_token_can_go_on(text):
 
 def test_records_say_what_was_healed(capsys):
     for command in ("sample", "beam-search"):
-        how = (command, "The mayo", "--max-tokens", 4, "-q", "--seed", 1)
-        (healed,) = records(capsys, *how, "-m", "subwords")
+        call = (command, "The mayo", "--max-tokens", 4, "-q", "--seed", 1)
+        (healed,) = records(capsys, *call, "-m", "subwords")
         assert "The mayo".endswith(healed["healed"]) and healed["healed"]
-        assert records(capsys, *how, "-m", "subwords", "--heal")[0]["text"] == healed["text"]
+        assert records(capsys, *call, "-m", "subwords", "--heal")[0]["text"] == healed["text"]
         for name, *more in (("subwords", "--no-heal"), ("subwords", "--force", "r"), ("byte",)):
-            (one,) = records(capsys, *how, "-m", name, *more)
+            (one,) = records(capsys, *call, "-m", name, *more)
             assert "healed" not in one
     (whole,) = records(capsys, "sample", "The mayor of", "-m", "characters", "-q", "--seed", 1)
     assert "healed" not in whole
@@ -258,11 +258,11 @@ def test_records_say_what_was_healed(capsys):
 @needs("replay")
 def test_records_from_before_are_made_again_without_healing(tmp_path, capsys):
     """They have no `healed`, and the option was recorded as off or not at all."""
-    how = ("sample", "The mayo", "--max-tokens", 4, "--record", "-q", "--seed", 1, "-m")
-    (healed,) = records(capsys, *how, "subwords")
-    (before,) = records(capsys, *how, "subwords", "--no-heal")
+    call = ("sample", "The mayo", "--max-tokens", 4, "--record", "-q", "--seed", 1, "-m")
+    (healed,) = records(capsys, *call, "subwords")
+    (before,) = records(capsys, *call, "subwords", "--no-heal")
     before["run"]["arguments"].remove("--no-heal")
-    (whole,) = records(capsys, *how, "characters")
+    (whole,) = records(capsys, *call, "characters")
     older = json.loads(json.dumps(before))
     del older["run"]["options"]["heal"]
     file = tmp_path / "log.jsonl"
@@ -273,8 +273,8 @@ def test_records_from_before_are_made_again_without_healing(tmp_path, capsys):
 
 
 def test_an_exhaustive_search_heals(capsys):
-    how = ("beam-search", "The mayo", "-m", "subwords", "--exhaustive", "--max-tokens", 1, "-q")
-    (one,) = records(capsys, *how)
+    call = ("beam-search", "The mayo", "-m", "subwords", "--exhaustive", "--max-tokens", 1, "-q")
+    (one,) = records(capsys, *call)
     assert one["text"].startswith("r") and one["healed"]
 
 
@@ -287,8 +287,8 @@ def test_options_that_say_how_texts_begin_turn_the_default_off(capsys):
     whole = sampled(capsys, ["The mayo"], "-m", "subwords", "--force", "x")
     assert whole[0].startswith("x")
     if has_plugin("patterns"):
-        how = ("-m", "subwords", "--pattern", "[a-z]{3}")
-        found = [sampled(capsys, ["The mayo"], *how, *more) for more in ((), ("--no-heal",))]
+        form = ("-m", "subwords", "--pattern", "[a-z]{3}")
+        found = [sampled(capsys, ["The mayo"], *form, *more) for more in ((), ("--no-heal",))]
         assert found[0] == found[1] and len(found[0][0]) == 3
 
 
