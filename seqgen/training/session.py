@@ -503,11 +503,17 @@ class Session:
         self.loaded.model.eval()
         return faster_threads(self.loaded, next(text, ""), self.deadline.left)
 
-    def validated(self, result: TrainingResult) -> TrainingResult:
-        """Add the final validation of what is stored, with its best weights, to a result."""
+    def validated(self, result: TrainingResult, again: bool = False) -> TrainingResult:
+        """Add the final validation of what is stored, with its best weights, to a result.
+
+        Args:
+            result: of the run.
+            again: on the same part of the held-out text as before.
+        """
         with notify_if_slow(self.report, "scoring the held-out text with the best weights"):
             kept = load_best(self.loaded)
-            self._choose_scored_part(kept)
+            if not again:
+                self._choose_scored_part(kept)
             final = self._validation_of(kept).final()
             members = result.members and self._with_losses(result.members, kept, final.loss)
         figures = {} if final.loss is None else self._figures(final.loss)

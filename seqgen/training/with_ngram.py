@@ -12,7 +12,7 @@ from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.scoring.evaluate import held_out_text
 from seqgen.scoring.loop import parallel_rows
-from seqgen.scoring.mixture_fitting import fit_on_half, token_log_probs
+from seqgen.scoring.mixture_fitting import token_log_probs
 from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
@@ -44,8 +44,7 @@ OPEN = 0
 # Orders that are tried, from the recommended one up or else down, until one is no better than the
 # one before: of characters or bytes, and of longer tokens.
 SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
-# Orders are tried, and mixtures recommended, by counts of so many tokens at the start of the
-# text: that takes seconds.
+# Orders are tried by counts of so many tokens at the start of the text: that takes seconds.
 MOST_COUNTED = 3_000_000
 # In timed runs so many tokens a minute are counted at most for each order that is tried, and orders
 # are tried for this share of the budget.
@@ -53,15 +52,13 @@ TRIED_PER_MINUTE, ORDER_SHARE = 1_500_000, 0.02
 # The n-gram model of a timed run is counted on so many tokens a minute at most: that takes a third
 # of the budget to a half, as measured on texts of 10 to 100 MB.
 COUNTED_PER_MINUTE = 15_000_000
-# Rows and tokens per row of the held-out text on which orders are tried and mixtures recommended.
+# Rows and tokens per row of the held-out text on which orders are tried.
 TRIED_ROWS, TRIED_LENGTH = 32, 512
 # The part of the held-out tokens from which those rows are: well within the text's first half.
 TRIED_PART = 0.4
-# An n-gram model is kept if it makes the network better by more nats per token, and recommended
-# for a network alone if it does by more than the second.
-WORTH_KEEPING, WORTH_IT = 0.005, 0.01
-
-
+# A mixture is kept if it is better than the network by more nats per token, and no worse than its
+# n-gram model by more.
+WORTH_KEEPING = 0.005
 # After a timed run, weights are fitted in this share of the time that is left.
 FIT_SHARE = 0.5
 
@@ -169,7 +166,7 @@ def count_ngrams(session: Session) -> None:
 
 
 def finish(session: Session, result: TrainingResult) -> TrainingResult:
-    """Add the n-gram part after a run with `--with-ngram`; after others, recommend it if it helps.
+    """Add the n-gram part after a run with `--with-ngram`.
 
     Args:
         session: whose run has ended.
@@ -178,11 +175,7 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
     Raises:
         Interrupted: before that was done; the network is stored.
     """
-    if result.stopped not in FINISHED:
-        return result
-    if session.training.with_ngram is None:
-        with notify_if_slow(session.report, "trying a mixture with an n-gram model"):
-            _recommend(session)
+    if result.stopped not in FINISHED or session.training.with_ngram is None:
         return result
     again = "the mixture was fitted again, so it has its old weights"
     pending = "the n-gram model was added" if session.stored.ngram is None else again
@@ -193,6 +186,9 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
             pending = "the final validation"
             result = session.validated(result)
             mixed = None if parts is None else _mixed(session, parts, result.val_loss)
+            kept = mixed and _keep_best(session, mixed)
+            if kept is not mixed:
+                mixed, result = kept, session.validated(result, again=kept is not None)
     except KeyboardInterrupt:
         resume = f"resume with: seqgen train --resume {session.stored.name}"
         raise Interrupted(f"stopped before {pending}; {resume}") from None
@@ -207,7 +203,7 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     """Fit the weights of the network and the n-gram model, and store them.
 
     Returns:
-        Both; None if the network is no better with it, and is stored alone.
+        Both; None if there is too little text to fit on, and the network is stored alone.
     """
     stored, training = session.stored, session.training
     network = load_best(replace(session.loaded, stored=stored.networks))
@@ -215,9 +211,7 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     require_alike(network, ngram)
     models = network.model, ngram.model
     fitted, half = fit_on_first_half(network, models, FIT_SHARE * session.deadline.left)
-    if fitted is None or fitted.losses[0] - fitted.losses[-1] <= WORTH_KEEPING:
-        with_it = f"with an n-gram model of order {ngram.model.config.order} it is no better"
-        session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
+    if fitted is None:
         _leave_out(session)
         return None
     shares = network.model.weights.ravel().tolist() if stored.members else [1.0]
@@ -261,6 +255,32 @@ def _mixed(
     )
 
 
+def _keep_best(session: Session, mixed: MixedWithNGram) -> MixedWithNGram | None:
+    """Keep the mixture, or one part alone: weights may be wrong where the text changes.
+
+    Returns:
+        What is stored now; the n-gram model alone is a mixture without weight for the network. None
+        for the network alone.
+    """
+    stored, alone = session.stored, min(mixed.network_loss, mixed.ngram_loss)
+    if mixed.mixture_loss is None or alone - mixed.mixture_loss > WORTH_KEEPING:
+        return mixed
+    if mixed.network_loss - mixed.ngram_loss <= WORTH_KEEPING:
+        with_it = f"with an n-gram model of order {mixed.order} it is no better"
+        session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
+        _leave_out(session)
+        return None
+    if mixed.mixture_loss - mixed.ngram_loss <= WORTH_KEEPING:
+        return mixed
+    session.report(Notice(text="the n-gram model alone is better than the mixture, and used alone"))
+    tables = stored.config["ngram"]
+    weights = [*(0.0 for _ in tables["weights"][1:]), 1.0]
+    tables = {**tables, "weights": weights, "by_order": [], "gate": []}
+    keep_settings(stored, session.training, ngram=tables)
+    only = {"weights": [0.0, 1.0], "by_order": None, "gate": None}
+    return replace(mixed, **only, mixture_loss=mixed.ngram_loss)
+
+
 def _count(session: Session) -> None:
     """Count an n-gram model of the network's text, and store it in the network's folder."""
     prepared, stored, order = session.prepared, session.stored, session.training.with_ngram
@@ -300,27 +320,6 @@ def _find_counted(session: Session) -> StoredModel | None:
             part.check()
             return part
     return None
-
-
-def _recommend(session: Session) -> None:
-    """Recommend a mixture if it scores better and the budget was in minutes."""
-    prepared = session.prepared
-    name, architecture = session.stored.name, session.stored.config["architecture"]
-    network = architecture, session.training, prepared.config, prepared
-    timed = session.training.minutes is not None and not session.deadline.has_passed
-    if not timed or why_not_mixable(*network) is not None:
-        return
-    part = parallel_rows(prepared.val, TRIED_ROWS, TRIED_LENGTH)
-    if part.tokens.size < 2:
-        return
-    model = load_best(session.loaded).model
-    ngram = _count_sample(prepared, recommended_order(prepared)).to(model.device)
-    fitted = fit_on_half([model, ngram], part, direction=prepared.config.direction)
-    alone, _, mixed = fitted.losses
-    if alone - mixed > WORTH_IT:
-        better = f"about {alone - mixed:.2f} nats/token better than {name} alone"
-        command = f"seqgen train --resume {name} --with-ngram"
-        session.report(Notice(text=f"mixed with an n-gram model it is {better}: {command}"))
 
 
 def _count_sample(prepared: Prepared, order: int, tokens: float = MOST_COUNTED) -> NGram:

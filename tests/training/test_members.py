@@ -175,6 +175,7 @@ def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypa
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(mix, "LEAST_QUARTER", 5)
     monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf)
+    monkeypatch.setattr(with_ngram, "WORTH_KEEPING", -math.inf)
     settings = settings_for("lstm", members=2, with_ngram=2, val=0.3)
     found = train([text], architecture="lstm", name="t", settings=settings)
     held_out = store.find("t").validation_text.read_text()

@@ -40,8 +40,9 @@ def text(tmp_path, monkeypatch):
     return tmp_path / "t.txt"
 
 
-def trained(text, name="t", **more):
-    return train([text], name=name, architecture="lstm", settings={**SETTINGS, **more})
+def trained(text, name="t", report=lambda event: None, **more):
+    settings = {**SETTINGS, **more}
+    return train([text], name=name, architecture="lstm", settings=settings, report=report)
 
 
 def names() -> list[str]:
@@ -293,6 +294,36 @@ def test_an_n_gram_model_that_does_not_help_is_left_out(text, monkeypatch):
     assert not (store.find("u").path / "parts").exists() and store.find("u").scored_from == 0
 
 
+@pytest.mark.parametrize("copy_first", [False, True], ids=["n-grams", "network"])
+def test_where_the_text_changes_the_better_part_is_used_alone(tmp_path, monkeypatch, copy_first):
+    """Held out are a copy of what is trained on and random letters, one after the other.
+
+    Weights fitted on the first are wrong of the second.
+    """
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    generator = np.random.default_rng(3)
+    known, letters = ("".join(generator.choice(list("abcdefgh \n"), n)) for n in (27_000, 1_500))
+    held_out = known[:1500] + letters if copy_first else letters + known[:1500]
+    (tmp_path / "t.txt").write_text(known + held_out)
+    settings = {"with_ngram": 6, "steps": 60}
+    said = heard(lambda report: trained(tmp_path / "t.txt", report=report, **settings))
+    alone = "network is stored alone" if copy_first else "and used alone"
+    assert any(alone in line for line in said)
+    record, model = store.find("t").record["result"], load(store.find("t"))
+    scored = store.find("t").validation_text.read_text()
+    if copy_first:
+        assert record["mixture"] is None and store.find("t").ngram is None
+        assert not (store.find("t").path / "parts").exists()
+    else:
+        found, (_, ngram), scored = record["mixture"], parts_of("t"), second_half("t")
+        assert (found["weights"], found["gate"], found["by_order"]) == ([0, 1], None, None)
+        assert found["mixture_loss"] == found["ngram_loss"] < found["network_loss"]
+        assert record["val_loss"] == pytest.approx(loss_of(ngram, scored), abs=1e-5)
+    assert record["val_loss"] == pytest.approx(loss_of(model, scored), abs=1e-5)
+    assert "has finished" in heard(lambda report: resume("t", report=report))[-1]
+    assert load("t").stored.digest == model.stored.digest
+
+
 def heard(call) -> list[str]:
     """Return the notices of a call."""
     said: list[str] = []
@@ -519,17 +550,6 @@ def test_the_number_may_be_left_out():
     assert fill_in_numbers(["--with-ngram"]) == ["--with-ngram=0"]
     assert fill_in_numbers(["--with-ngram=4"]) == ["--with-ngram=4"]
     assert fill_in_numbers(["--", "--with-ngram"]) == ["--", "--with-ngram"]
-
-
-@pytest.mark.slow
-def test_a_mixture_that_would_pay_is_recommended_after_minutes(text):
-    said: list[Notice] = []
-    settings = {**SHAPE, "minutes": 0.01, "precision": "float32"}
-    train([text], name="t", settings=settings, report=said.append)
-    lines = [event.text for event in said if isinstance(event, Notice)]
-    assert "seqgen train --resume t --with-ngram" in lines[-1]
-    assert names() == ["t"]
-    trained(text, "steps", steps=1)
 
 
 def test_in_a_short_time_n_grams_are_counted_on_the_beginning(text, monkeypatch):
