@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,6 +195,7 @@ class Case:
                     parameter.normal_(0, 0.4)
         return copy.deepcopy(LOUD[key])
 
+    @functools.cached_property
     def widths(self) -> tuple[int, ...]:
         """Return how wide the parts are that a recurrent architecture's cell hands on."""
         return self.config().equation.widths(self.config())
@@ -412,7 +414,7 @@ def representatives(cases: list[Case]) -> list[Case]:
         case
         for case in cases
         if case.architecture not in RECURRENT
-        or first.setdefault(case.widths(), case.architecture) == case.architecture
+        or first.setdefault(case.widths, case.architecture) == case.architecture
     ]
 
 

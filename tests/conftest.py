@@ -23,6 +23,8 @@ from seqgen.training import session, validations
 # Programs that tests start, and the other processes of pytest, find compiled modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# What is collected stays: see `pytest_collection_finish`.
+gc.disable()
 # No test reaches a hub of models, but for those that serve one on loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.pop("HF_TOKEN", None)
@@ -54,6 +56,7 @@ def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay: no full collection need walk them again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

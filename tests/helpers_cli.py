@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -80,14 +81,17 @@ def known_kinds(names: Iterable[str]) -> list[str]:
     Args:
         names: of the models.
     """
+    return [name for name in names if is_known_kind(name)]
+
+
+@functools.cache
+def is_known_kind(name: str) -> bool:
+    """Say whether the plugins of a stored model of `kinds`, and of its questions, are there."""
     from make_kinds import KINDS, RECIPES
 
-    def is_known(name: str) -> bool:
-        known = is_usable(STORED / "kinds" / "models" / name)
-        questions = [*KINDS[RECIPES[name].kind].questions.values()]
-        return known and len(installed(questions)) == len(questions)
-
-    return [name for name in names if is_known(name)]
+    known = is_usable(STORED / "kinds" / "models" / name)
+    questions = [*KINDS[RECIPES[name].kind].questions.values()]
+    return known and len(installed(questions)) == len(questions)
 
 
 def require_command(name: str) -> None:

@@ -18,7 +18,8 @@ from seqgen.store.loading import Work, load_any
 
 BY_KIND = STORED / "kinds"
 EXPECTED = json.loads((BY_KIND / "expected.json").read_text(encoding="utf-8"))
-TRAINED = [name for name in known_kinds(RECIPES) if RECIPES[name].trained]
+KNOWN = known_kinds(RECIPES)
+TRAINED = [name for name in KNOWN if RECIPES[name].trained]
 
 
 def configuration(name: str) -> dict:
@@ -56,9 +57,7 @@ OF_TOKENS = [
 
 
 @pytest.mark.fast_for("imported-gpt2-*", "lstm-labels-*", rest="slow")
-@pytest.mark.parametrize(
-    ("name", "file", "key"), [of for of in OF_TOKENS if of[0] in known_kinds(RECIPES)]
-)
+@pytest.mark.parametrize(("name", "file", "key"), [of for of in OF_TOKENS if of[0] in KNOWN])
 def test_tables_of_tokens_are_checked(name, file, key, stored):
     folder = stored(name)
     (folder / "manifest.json").unlink()
@@ -91,7 +90,7 @@ of_some = pytest.mark.fast_for(
 
 
 @of_some
-@pytest.mark.parametrize("name", known_kinds(RECIPES))
+@pytest.mark.parametrize("name", KNOWN)
 def test_a_stored_model_answers_as_it_did(name, stored):
     found = answers(name, stored(name), STORED)
     from_tables = any("ngram" in each or "arpa" in each for each in (name, *RECIPES[name].needs))
