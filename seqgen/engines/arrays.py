@@ -19,8 +19,8 @@ from seqgen.engines.weights import ArrayMap, Weights
 from seqgen.mapped_tensors import forget_pages
 
 Arrays = tuple[np.ndarray, ...]
-# W (O, I) and b (O,), or none, to W x + b.
-Way = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
+# Builds the map W x + b of W (O, I) and b (O,), or of W alone.
+MapBuilder = Callable[[np.ndarray, np.ndarray | None], ArrayMap]
 # For more inputs than these, a table of what each comes to is slow to make and large.
 MOST_KNOWN = 2048
 # So few rows take less time one by one: OpenBLAS packs a matrix for any product of several.
@@ -56,8 +56,8 @@ class Affine:
     """Linear map W x + b with fixed weights, by the fastest available product.
 
     How the product is asked for follows from `use_products`, or from `in_fewer_bits`, and the rows
-    alone, so that a seed gives the same text each time. What each way needs is laid out when it is
-    first taken.
+    alone, so that a seed gives the same text each time. What each product needs is laid out when
+    it is first used.
 
     Attributes:
         quantized: the precision that W is kept in, a key of `QUANTIZED`; "as stored" for that of
@@ -71,13 +71,13 @@ class Affine:
         self._pair: tuple[np.ndarray, np.ndarray | None] | None = weight, bias
         own = "as stored" if isinstance(weight, BlockMatrix) else None
         self.quantized = own or quantized or _Settings.quantized
-        self._ways = _Settings.products
-        self._made: dict[Way, ArrayMap] = {}
+        self._products = _Settings.products
+        self._made: dict[MapBuilder, ArrayMap] = {}
 
     @property
     def is_row_by_row(self) -> bool:
         """Whether the compiled library computes rows, each the same whatever is beside it."""
-        return bool(self.quantized) or self._ways == Products()
+        return bool(self.quantized) or self._products == Products()
 
     def __call__(self, *parts: np.ndarray) -> np.ndarray:
         """Return W x + b (..., O), x being the `parts` (..., I_1) ... side by side."""
@@ -92,10 +92,10 @@ class Affine:
     def _of_rows(self, x: np.ndarray, alone: bool) -> np.ndarray:
         """Compute W x + b (B, O) of rows (B, I), each independent of the batch if `alone`."""
         one = len(x) == 1 or alone
-        way = WAYS[self.quantized or (self._ways.one if one else self._ways.some)]
-        pair, made = self._pair, self._made.get(way)  # in this order: another thread may make it
+        build = MAP_BUILDERS[self.quantized or (self._products.one if one else self._products.some)]
+        pair, made = self._pair, self._made.get(build)  # in this order: another thread may make it
         if made is None:
-            made = self._made[way] = way(*pair)
+            made = self._made[build] = build(*pair)
             self._let_go(pair[0])
         if len(x) == 1 or not alone or isinstance(made, NativeMap):
             return made(x)
@@ -105,8 +105,8 @@ class Affine:
 
     def _let_go(self, weight: np.ndarray) -> None:
         """Free the original W once the packed copies serve any number of rows."""
-        names = [self.quantized] if self.quantized else [self._ways.one, self._ways.some]
-        if all(WAYS[name] in self._made for name in names):
+        names = [self.quantized] if self.quantized else [self._products.one, self._products.some]
+        if all(MAP_BUILDERS[name] in self._made for name in names):
             self._pair = None
             forget_pages(weight)
 
@@ -179,7 +179,7 @@ def as_stored(weight: BlockMatrix, bias: np.ndarray | None) -> ArrayMap:
 
 
 # By name; `tensor_products.py` adds those that need torch.
-WAYS: dict[str, Way] = {
+MAP_BUILDERS: dict[str, MapBuilder] = {
     "single": by_one_thread,
     "whole": by_one_thread,
     "as stored": as_stored,
@@ -197,7 +197,7 @@ class Products:
             (`engines/fast_layers.py`).
 
     Raises:
-        ValueError: there is no such way.
+        ValueError: there is no such product.
     """
 
     one: Literal["single", "threaded"] = "single"

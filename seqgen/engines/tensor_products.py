@@ -6,19 +6,19 @@ import functools
 import math
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from seqgen.engines.arrays import (
+    MAP_BUILDERS,
     ONE_ROW,
     SOME_ROWS,
-    WAYS,
     ArrayMap,
+    MapBuilder,
     Products,
-    Way,
     by_one_thread,
     products_in_use,
 )
@@ -62,14 +62,14 @@ def _packed(weight: np.ndarray, bias: np.ndarray | None) -> ArrayMap:
     return (_Packed if weight.dtype == np.float32 and has_packed() else by_one_thread)(weight, bias)
 
 
-def _in_fewer_bits(kind: type[QuantizedMap]) -> Way:
+def _in_fewer_bits(kind: type[QuantizedMap]) -> MapBuilder:
     return lambda weight, bias: kind(
         *(None if x is None else torch.from_numpy(x) for x in (weight, bias))
     )
 
 
-WAYS |= {"threaded": _Threaded, "packed": _packed}
-WAYS |= {name: _in_fewer_bits(kind) for name, kind in QUANTIZED.items()}
+MAP_BUILDERS |= {"threaded": _Threaded, "packed": _packed}
+MAP_BUILDERS |= {name: _in_fewer_bits(kind) for name, kind in QUANTIZED.items()}
 
 
 def _over_arrays(name: str) -> staticmethod:
@@ -118,7 +118,7 @@ def asks_onednn() -> bool:
 # What is measured: the product for the gates of 256 units with inputs of 256; the number of rows;
 # for how many seconds, and the least number of calls.
 MEASURED_SHAPE, MEASURED_ROWS, MEASURED_SECONDS, LEAST_CALLS = (1024, 512), 8, 0.02, 3
-# The default is replaced only by a way at least this many times as fast.
+# The default is replaced only by a product at least this many times as fast.
 LEAST_GAIN = 1.1
 
 
@@ -128,21 +128,24 @@ def fastest_products() -> Products:
     some = SOME_ROWS if has_packed() else SOME_ROWS[:1]
     with torch.inference_mode():
         return Products(
-            one=_fastest({way: WAYS[way] for way in ONE_ROW}, weight, bias, rows=1),
-            some=_fastest({way: WAYS[way] for way in some}, weight, bias, rows=MEASURED_ROWS),
+            one=_fastest(ONE_ROW, weight, bias, rows=1),
+            some=_fastest(some, weight, bias, rows=MEASURED_ROWS),
         )
 
 
-def _fastest(ways: Mapping[str, Way], weight: np.ndarray, bias: np.ndarray, rows: int) -> str:
-    """Benchmark implementations; prefer the first unless another is much faster."""
+def _fastest(names: Sequence[str], weight: np.ndarray, bias: np.ndarray, rows: int) -> str:
+    """Benchmark products by their names; prefer the first unless another is much faster."""
     x = np.ones((rows, weight.shape[1]), dtype=np.float32)
-    functions = {name: way(weight, bias) for name, way in ways.items()}
+    functions = {name: MAP_BUILDERS[name](weight, bias) for name in names}
     seconds = dict.fromkeys(functions, math.inf)
     until, calls = time.perf_counter() + MEASURED_SECONDS, 0
     while calls < LEAST_CALLS or time.perf_counter() < until:
-        for name, way in functions.items():  # in turn; the fastest call is the least disturbed one
+        for (
+            name,
+            product,
+        ) in functions.items():  # in turn; the fastest call is the least disturbed one
             began = time.perf_counter()
-            way(x)
+            product(x)
             seconds[name] = min(seconds[name], time.perf_counter() - began)
         calls += 1
     default, best = next(iter(seconds)), min(seconds, key=seconds.__getitem__)

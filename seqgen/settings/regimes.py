@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -23,38 +23,30 @@ Regime = Literal[
 ]
 REGIMES: tuple[str, ...] = get_args(Regime)
 DEFAULT_REGIME = "teacher-forcing"
-# In these the model only reads texts; in the others it writes some of its own.
+# In these the model only reads texts; in the others it writes some of its own. In some it writes
+# all but a prefix.
 READING_REGIMES = (DEFAULT_REGIME, "unlikelihood")
+WRITING_REGIMES = ("free-running", "professor-forcing", "minimum-risk", "decoding")
 # k of each kind of decay (Bengio et al. 2015, section 2.4).
 DECAYS = {"linear": 1.0, "exponential": 0.97, "inverse-sigmoid": 15.0}
-# The settings that only some regimes have, with the value that one which is not given gets; None
-# where it follows from the data.
-OWNERS: Mapping[str, tuple[str, ...]] = {
-    "sampling_decay": ("scheduled",),
-    "sampling_unit": ("scheduled",),
-    "sampling_k": ("scheduled",),
-    "sampling_slope": ("scheduled",),
-    "sampling_floor": ("scheduled",),
-    "prefix": ("free-running", "professor-forcing", "minimum-risk", "decoding"),
-    "unlikelihood_weight": ("unlikelihood",),
-    "adversarial_weight": ("professor-forcing",),
-    "discriminator_size": ("professor-forcing",),
-    "discriminator_lr": ("professor-forcing",),
-    "cost": ("minimum-risk", "decoding"),
-    "risk_samples": ("minimum-risk",),
-    "risk_sharpness": ("minimum-risk",),
-}
-VALUES: Mapping[str, Any] = {
-    "sampling_decay": "linear",
-    "sampling_unit": "token",
-    "unlikelihood_weight": 1.0,
-    "adversarial_weight": 1.0,
-    "discriminator_size": 64,
-    "discriminator_lr": 1e-3,
-    "cost": "chrf",
-    "risk_samples": 8,
-    "risk_sharpness": 5e-3,
-}
+
+
+def regime_setting(
+    *regimes: str, doc: str, usual: Any = None, by_default: str = "", **about: Any
+) -> Any:
+    """Declare a setting that only some regimes have; those of other regimes stay None.
+
+    Args:
+        regimes: their names.
+        doc: what it means, in a line.
+        usual: its value if it is not given; None where that follows from the data or from others.
+        by_default: that value in words; by default it is written as it is.
+        about: see `setting`.
+    """
+    value = by_default or (f"{usual:g}" if isinstance(usual, float) else usual)
+    field = setting(f"regime {', '.join(regimes)}: {doc}; by default {value}.", None, **about)
+    owned = {"regimes": regimes, "usual": usual}
+    return dataclasses.field(default=None, metadata={**field.metadata, **owned})
 
 
 class Phase(NamedTuple):
@@ -87,69 +79,87 @@ class RegimeConfig(Config):
         "Several regimes one after the other, each with its share of the budget, such as "
         "teacher-forcing:0.5,scheduled:0.5."
     )
-    sampling_decay: Literal["linear", "exponential", "inverse-sigmoid"] | None = setting(
-        "regime scheduled: how the probability of reading the real token falls; by default linear."
+    sampling_decay: Literal["linear", "exponential", "inverse-sigmoid"] | None = regime_setting(
+        "scheduled", doc="how the probability of reading the real token falls", usual="linear"
     )
-    sampling_unit: Literal["token", "sequence"] | None = setting(
-        "regime scheduled: choose between real and own tokens anew for each token, or once for "
-        "each window, document or pair; by default token."
+    sampling_unit: Literal["token", "sequence"] | None = regime_setting(
+        "scheduled",
+        doc="choose between real and own tokens anew for each token, or once for each window, "
+        "document or pair",
+        usual="token",
     )
-    sampling_k: float | None = setting(
-        "regime scheduled: the decay's k; by default 1 for linear, 0.97 for exponential, 15 for "
-        "inverse-sigmoid.",
+    sampling_k: float | None = regime_setting(
+        "scheduled",
+        doc="the decay's k",
+        by_default="1 for linear, 0.97 for exponential, 15 for inverse-sigmoid",
         bounds=ranges.UP_TO_1000,
     )
-    sampling_slope: float | None = setting(
-        "regime scheduled, linear decay: how much the probability falls with each hundredth of "
-        "the budget; by default 0.01.",
+    sampling_slope: float | None = regime_setting(
+        "scheduled",
+        doc="of a linear decay, how much the probability falls with each hundredth of the budget",
+        by_default="0.01",
         bounds=ranges.SHARES,
     )
-    sampling_floor: float | None = setting(
-        "regime scheduled, linear decay: the probability falls no lower than this; by default 0.5.",
+    sampling_floor: float | None = regime_setting(
+        "scheduled",
+        doc="of a linear decay, the probability falls no lower than this",
+        by_default="0.5",
         bounds=ranges.SHARES,
     )
-    prefix: int | None = setting(
-        "Regimes that write: number of real tokens that each text begins with; by default 1 for "
-        "pairs, and a quarter of the window or document for text.",
+    prefix: int | None = regime_setting(
+        *WRITING_REGIMES,
+        doc="number of real tokens that each text begins with",
+        by_default="1 for pairs, and a quarter of the window or document for text",
         bounds=ranges.TOKENS,
     )
-    unlikelihood_weight: float | None = setting(
-        "regime unlikelihood: weight of the penalty; by default 1.", bounds=ranges.WEIGHTS
+    unlikelihood_weight: float | None = regime_setting(
+        "unlikelihood", doc="weight of the penalty", usual=1.0, bounds=ranges.WEIGHTS
     )
-    adversarial_weight: float | None = setting(
-        "regime professor-forcing: weight of the discriminator's verdict in what the model "
-        "minimises; by default 1.",
+    adversarial_weight: float | None = regime_setting(
+        "professor-forcing",
+        doc="weight of the discriminator's verdict in what the model minimises",
+        usual=1.0,
         bounds=ranges.WEIGHTS,
     )
-    discriminator_size: int | None = setting(
-        "regime professor-forcing: width of the discriminator; by default 64.", bounds=ranges.WIDTHS
+    discriminator_size: int | None = regime_setting(
+        "professor-forcing", doc="width of the discriminator", usual=64, bounds=ranges.WIDTHS
     )
-    discriminator_lr: float | None = setting(
-        "regime professor-forcing: learning rate of the discriminator; by default 0.001.",
+    discriminator_lr: float | None = regime_setting(
+        "professor-forcing",
+        doc="learning rate of the discriminator",
+        usual=1e-3,
         bounds=ranges.RATES,
     )
-    cost: Literal["bleu", "chrf", "edit"] | None = setting(
-        "regimes minimum-risk and decoding: what a written text costs: 1 - sentence BLEU, "
-        "1 - chrF, or the edit distance in tokens over the longer length; by default chrf."
+    cost: Literal["bleu", "chrf", "edit"] | None = regime_setting(
+        "minimum-risk",
+        "decoding",
+        doc="what a written text costs: 1 - sentence BLEU, 1 - chrF, or the edit distance in "
+        "tokens over the longer length",
+        usual="chrf",
     )
-    risk_samples: int | None = setting(
-        "regime minimum-risk: number of texts sampled for each source or prefix; by default 8.",
+    risk_samples: int | None = regime_setting(
+        "minimum-risk",
+        doc="number of texts sampled for each source or prefix",
+        usual=8,
         bounds=ranges.FROM_1_TO_1000,
     )
-    risk_sharpness: float | None = setting(
-        "regime minimum-risk: alpha, the power of the texts' probabilities; by default 0.005.",
+    risk_sharpness: float | None = regime_setting(
+        "minimum-risk",
+        doc="alpha, the power of the texts' probabilities",
+        usual=5e-3,
         bounds=ranges.UP_TO_1000,
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         used = {phase.regime for phase in self.phases}
-        for name, owners in OWNERS.items():
-            if used.isdisjoint(owners):
-                needed = " or ".join(f"--regime {owner}" for owner in owners)
-                require(getattr(self, name) is None, f"{name} has no meaning without {needed}")
-            elif getattr(self, name) is None:
-                object.__setattr__(self, name, VALUES.get(name))
+        for name, field in self.fields().items():
+            regimes, given = field.metadata.get("regimes"), getattr(self, name)
+            if regimes and used.isdisjoint(regimes):
+                needed = " or ".join(f"--regime {regime}" for regime in regimes)
+                require(given is None, f"{name} has no meaning without {needed}")
+            elif regimes and given is None:
+                object.__setattr__(self, name, field.metadata["usual"])
         if "scheduled" in used:
             self._fill_in_decay()
 
