@@ -99,15 +99,15 @@ class BatchText:
 
     Attributes:
         row: what identifies it.
-        manner: how it is written.
+        policy: how its tokens are chosen.
         continuation: what is written so far.
         history: its tokens, the prompt's first.
         dropped: nobody wants the rest of it.
         error: why its next token could not be drawn; it is dropped then.
     """
 
-    def __init__(self, row: Row, continuation: Continuation, manner: SamplingPolicy) -> None:
-        self.row, self.continuation, self.manner = row, continuation, manner
+    def __init__(self, row: Row, continuation: Continuation, policy: SamplingPolicy) -> None:
+        self.row, self.continuation, self.policy = row, continuation, policy
         place = row.prompt, row.sample
         self.history = History(row.tokens, len(row.tokens), place, row.overlap)
         self.dropped = False
@@ -194,8 +194,8 @@ class TextBatch:
     def draw(self) -> list[Step]:
         """Draw the next token of every text.
 
-        An error is that of the texts whose manner has caused it; it is raised if the batch has
-        none of another manner.
+        An error is that of the texts whose policy has caused it; it is raised if the batch has
+        none of another policy.
         """
         if len(self._parts) > 1:
             self._join_parts()
@@ -207,11 +207,11 @@ class TextBatch:
         try:
             drawn = self._drawn(texts, *self._rows(places))
         except Exception as error:
-            by_manner: dict[int, list[int]] = {}
+            by_policy: dict[int, list[int]] = {}
             for place, text in zip(places, texts, strict=True):
-                by_manner.setdefault(id(text.manner), []).append(place)
-            if len(by_manner) > 1:
-                return [step for own in by_manner.values() for step in self._draw_alike(own)]
+                by_policy.setdefault(id(text.policy), []).append(place)
+            if len(by_policy) > 1:
+                return [step for own in by_policy.values() for step in self._draw_alike(own)]
             self._fail(texts, error)
             return []
         for text, token, logprob in zip(texts, *drawn, strict=True):
@@ -232,7 +232,7 @@ class TextBatch:
         return (None, state.copy().select(places)) if self.drawer else (logits[places], state)
 
     def _fail(self, texts: Sequence[BatchText], error: Exception) -> None:
-        if all(text.manner is texts[0].manner for text in self.texts):
+        if all(text.policy is texts[0].policy for text in self.texts):
             raise error
         for text in texts:
             text.error, text.dropped = error, True
@@ -245,12 +245,12 @@ class TextBatch:
 
     def _written_alike(self) -> list[Sequence[int]]:
         """Group the places of texts whose policies can be drawn in one call."""
-        first = self.texts[0].manner
-        if all(text.manner is first for text in self.texts):
+        first = self.texts[0].policy
+        if all(text.policy is first for text in self.texts):
             return [range(len(self.texts))]
         alike: dict[object, list[int]] = {}
         for place, text in enumerate(self.texts):
-            alike.setdefault(text.manner.alike, []).append(place)
+            alike.setdefault(text.policy.alike, []).append(place)
         return [*alike.values()]
 
     def _own(self, logits: np.ndarray) -> np.ndarray:
@@ -264,13 +264,13 @@ class TextBatch:
 
         Rows (V) are computed only where they are needed.
         """
-        drawer, manner = self.drawer, texts[0].manner
-        if not manner.is_plain or not (drawer or self._can_draw(logits)):
+        drawer, policy = self.drawer, texts[0].policy
+        if not policy.is_plain or not (drawer or self._can_draw(logits)):
             rows = drawer.logits(state) if drawer else logits
             return _choose(texts, self._own(rows))
         choose, steps = _draws_of(texts)
-        about = choose.uniforms(_identities(texts), steps), manner.processors[0].distinct
-        found = drawer.draw(state, *about) if drawer else draw(logits, *about)
+        drawn = choose.uniforms(_identities(texts), steps), policy.processors[0].distinct
+        found = drawer.draw(state, *drawn) if drawer else draw(logits, *drawn)
         tokens, log_probs = (x.tolist() for x in found)
         if UNSURE in tokens:
             places = [place for place, token in enumerate(tokens) if token == UNSURE]
@@ -313,26 +313,26 @@ def _identities(texts: Sequence[BatchText]) -> list[tuple[int, int]]:
 
 def _draws_of(texts: Sequence[BatchText]) -> tuple[Choose, int | np.ndarray]:
     """Return the token chooser and step numbers for texts that share a policy."""
-    manner, step = texts[0].manner, texts[0].step
-    seeded = isinstance(manner.choose, CounterDraw)
-    if seeded and any(text.manner is not manner or text.step != step for text in texts):
-        seeds = np.array([text.manner.choose.seed for text in texts])
+    policy, step = texts[0].policy, texts[0].step
+    seeded = isinstance(policy.choose, CounterDraw)
+    if seeded and any(text.policy is not policy or text.step != step for text in texts):
+        seeds = np.array([text.policy.choose.seed for text in texts])
         return CounterDraw(seeds), np.array([text.step for text in texts])
-    return manner.choose, step
+    return policy.choose, step
 
 
 def _choose(texts: Sequence[BatchText], log_probs: np.ndarray) -> tuple[list[int], list[float]]:
     """Choose the next token of texts that share a policy; return tokens and log-probabilities."""
-    manner, histories = texts[0].manner, [text.history for text in texts]
-    if manner.outcomes is not None:
-        log_probs = manner.outcomes(histories, log_probs)
+    policy, histories = texts[0].policy, [text.history for text in texts]
+    if policy.outcomes is not None:
+        log_probs = policy.outcomes(histories, log_probs)
     stages = [log_probs]
-    for processor in manner.processors:
+    for processor in policy.processors:
         stages.append(processor(histories, stages[-1]))
     choose, steps = _draws_of(texts)
     chosen = choose(_identities(texts), steps, stages[-1])
-    if manner.watch is not None:
-        manner.watch([text.row for text in texts], texts[0].step, stages, chosen)
+    if policy.watch is not None:
+        policy.watch([text.row for text in texts], texts[0].step, stages, chosen)
     return chosen, log_probs[range(len(texts)), chosen].tolist()
 
 
@@ -361,8 +361,8 @@ def sample(
     Yields:
         Every token as it is drawn. A row that is finished from the start yields one empty step.
     """
-    manner = SamplingPolicy(processors, choose, watch, outcomes)
-    texts = [BatchText(row, begin(row), manner) for row in rows]
+    policy = SamplingPolicy(processors, choose, watch, outcomes)
+    texts = [BatchText(row, begin(row), policy) for row in rows]
     for text in texts:
         if text.continuation.finish_reason:
             yield Step(text.row, "", text.continuation)

@@ -235,8 +235,8 @@ def block_outputs(p: Any, x: Leaf, rotation: Leaf | None, attend: Attend) -> Ite
     """
     below, recomputes = [x], p.checkpointing and p.training
     for i, layer in enumerate(p.blocks):
-        about = x, rotation, attend
-        x = p.ops.in_little_memory(layer, *about) if recomputes else layer(*about)
+        inputs = x, rotation, attend
+        x = p.ops.in_little_memory(layer, *inputs) if recomputes else layer(*inputs)
         if p.config.dense:
             below.append(x)
             x = functools.reduce(operator.add, map(operator.mul, below, p.depth[i]))

@@ -32,8 +32,8 @@ def read_rope_scaling(config: TransformerConfig) -> RopeScaling | None:
     if config.rope_scaling is None:
         return None
     factors = config.rope_factor, config.rope_low_factor, config.rope_high_factor
-    about = (*factors, config.rope_original_window, config.rope_theta, config.rope_gain)
-    return RopeScaling(config.rope_scaling, *about)
+    window, theta, gain = config.rope_original_window, config.rope_theta, config.rope_gain
+    return RopeScaling(config.rope_scaling, *factors, original=window, theta=theta, gain=gain)
 
 
 def sinusoids(ops: Ops, length: int, size: int) -> Leaf:

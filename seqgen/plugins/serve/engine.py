@@ -130,7 +130,7 @@ class Writing(Job):
         self.left = len(self.prompts) * self.samples
         watch = None if self.top is None else self._note
         choose, outcomes = self.writer.choose, self.writer.outcomes
-        self.manner = SamplingPolicy(self.processors, choose, watch, outcomes)
+        self.policy = SamplingPolicy(self.processors, choose, watch, outcomes)
 
     def texts(self) -> Iterator[tuple[list[BatchText], Opens | None]]:
         """Yield the texts to generate, prompt by prompt."""
@@ -140,10 +140,10 @@ class Writing(Job):
                 self.prompts[place] = prompt
             opens, (handle,) = open_sources(self.loaded, [prompt])
             rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]
-            manner = self.manner
+            policy = self.policy
             if prompt.overlap is not None:
-                manner = replace(manner, processors=[prompt.overlap.first_token, *self.processors])
-            yield [BatchText(row, self.writer.begin(row), manner) for row in rows], opens
+                policy = replace(policy, processors=[prompt.overlap.first_token, *self.processors])
+            yield [BatchText(row, self.writer.begin(row), policy) for row in rows], opens
 
     def _note(
         self, rows: Sequence[Row], _: int, stages: Sequence[np.ndarray], chosen: Sequence[int]

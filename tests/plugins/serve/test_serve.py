@@ -756,7 +756,7 @@ def test_rows_are_shared_equally_by_those_who_wait():
     turns = {"big": threading.Semaphore(0), "all": threading.Event()}
 
     def read(batch):
-        shares.append(Counter(text.manner.choose.seed for text in batch.texts))
+        shares.append(Counter(text.policy.choose.seed for text in batch.texts))
         if not turns["all"].is_set():
             turns["big"].acquire()
         return step(batch)
