@@ -283,6 +283,9 @@ STANDING = (
     "*seq2seq-additive",
 )
 
+# Every architecture that has its own equations, in a variant or two.
+ONE_OF_EACH = (*STANDING, "*-default", "*gru-after", "*transformer-gpt2")
+
 # Models that write from a source have cases of their own.
 PAIR_VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "seq2seq": {

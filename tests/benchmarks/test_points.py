@@ -50,8 +50,8 @@ def in_numpy(rule, s, gradient, decay):
 
 @pytest.mark.fast_for(
     "sgd constant0",
-    "sgd momentum=0.9 nesterov constant",
-    "* eps_inside constant",
+    "adam eps_inside constant",
+    "rmsprop eps_inside constant",
     "muon constant",
     rest="slow",
 )

@@ -123,7 +123,7 @@ def check_resumes_exactly(text: str, arguments: list[str]) -> None:
     assert set(logged[1]) <= set(logged[0])
 
 
-@pytest.mark.fast_for("reading", "folder")
+@pytest.mark.fast_for("folder")
 @pytest.mark.parametrize("moment", BEFORE)
 def test_before_the_first_step_nothing_is_saved(moment, text):
     code, said = interrupted(BEFORE[moment], 1, ["train", text, *RUN, *TINY, "--quiet"])
@@ -148,7 +148,7 @@ def test_a_counted_model_has_nothing_to_resume(text):
     assert is_empty()
 
 
-@pytest.mark.fast_for("validation", "saving")
+@pytest.mark.fast_for("saving")
 @pytest.mark.parametrize("moment", AFTER)
 def test_from_the_first_step_on_the_run_is_saved(moment, text, capfd):
     places, times, steps = AFTER[moment]

@@ -220,6 +220,7 @@ finally:
 """
 
 
+@pytest.mark.fast_for("*sample*", rest="slow")
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [("seqgen sample -m t", "tiny"), ("seqgen train --model tr", "transformer")],

@@ -158,7 +158,7 @@ def test_what_others_have_written_stays(place, capsys, command, flag):
                 assert seen(mine) == before and link.is_symlink()
 
 
-@pytest.mark.fast_for("vectors*", "tokenize*", "inspect*", "export*", "models*", rest="slow")
+@pytest.mark.fast_for("vectors*", "tokenize*", "inspect*", "export*", "models show*", rest="slow")
 @pytest.mark.parametrize(("command", "flag"), TABLE, ids=map(" ".join, TABLE))
 def test_what_seqgen_has_written_is_replaced_and_keeps_its_mode(place, capsys, command, flag):
     kind, name, _ = TABLE[command, flag]

@@ -67,7 +67,7 @@ def _be_copy(folder, calls, out, err):
         os._exit(0)
 
 
-@pytest.mark.fast_for("all", "labels", rest="slow")
+@pytest.mark.fast_for("all", rest="slow")
 @pytest.mark.parametrize(
     "left_out",
     [pytest.param(OWN, id="all"), *(pytest.param([one], id=one.name) for one in OWN)],

@@ -137,7 +137,13 @@ def test_a_sequence_over_arrays_is_the_sequence(case, piece, monkeypatch):
 
 
 @pytest.mark.fast_for(
-    "rnn-*", "gru-after", "lstm-plain", "mgu-default", "mingru-*", "rhn-highway", rest="slow"
+    "rnn-tanh",
+    "gru-after",
+    "lstm-plain",
+    "mgu-default",
+    "mingru-default",
+    "rhn-highway",
+    rest="slow",
 )
 @over(RECURRENT)
 def test_gradients_of_the_loop(case):

@@ -475,6 +475,7 @@ def test_the_form_of_2017_is_that_of_torch():
     torch.testing.assert_close(model(tokens)[0], model.head(x), rtol=0, atol=1e-6)
 
 
+@pytest.mark.fast_for("1-1", "1-10000", "3-40", "8-10000", rest="slow")
 @pytest.mark.parametrize("skimmed", [1, 40, 10_000])
 @pytest.mark.parametrize("stride", [1, 3, 8])
 @torch.no_grad()

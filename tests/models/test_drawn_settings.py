@@ -77,6 +77,7 @@ def test_training_calls_have_gradients_and_weights_can_be_stored(architecture, d
         assert torch.equal(loss_of(other), loss_of(model.eval()))
 
 
+@pytest.mark.fast_for("*-int4", "lstm-*", "transformer-*", rest="slow")
 @pytest.mark.parametrize("kind", ["int8", "int4", "bf16"])
 @pytest.mark.parametrize("architecture", [name for name in TEXT if name != "window"])
 @given(data=st.data())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from architectures import NEURAL, ids, over
+from architectures import NEURAL, ONE_OF_EACH, ids, over
 from helpers_cli import needs
 from safetensors.torch import load_file, save_file
 
@@ -37,6 +37,7 @@ def filled(model):
                 tensor.normal_(std=0.5)
 
 
+@pytest.mark.fast_for(*ONE_OF_EACH, rest="slow")
 @over(NEURAL)
 def test_adapters_begin_with_the_base_and_merge_into_it(case):
     """The weights are the base's at first, to the last bit; merged, they give the same logits.

@@ -908,6 +908,7 @@ def test_kenlm_gives_the_same_figures(kenlm, corpus):
             np.testing.assert_allclose(sums / math.log(10), wanted_sums, rtol=5e-5)
 
 
+@pytest.mark.fast_for("dtype0-1-*", "dtype1-2-*", "dtype0-4-*", "dtype1-12-*", rest="slow")
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("order", [1, 2, 4, 12])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -46,6 +46,18 @@ from seqgen.text.tokenizers.char import CharTokenizer
 
 EXACT = {"rtol": 0, "atol": 1e-10}
 SOURCES = [[3, 1, 4], [1], [5, 2, 6, 5, 3, 5], [2, 6], [6, 6, 6, 1, 2]]
+# Together they have every kind of attention, encoder, bridge, decoder and readout.
+SOME = (
+    "seq2seq-additive",
+    "seq2seq-thought",
+    "seq2seq-bag",
+    "seq2seq-general",
+    "seq2seq-lstm-all",
+    "seq2seq-maxout",
+    "seq2seq-concat-fed",
+    "seq2seq-transformer-2017",
+    "seq2seq-transformer-default",
+)
 quick = settings(deadline=None, max_examples=8, derandomize=True)
 
 
@@ -58,6 +70,7 @@ def alone(model, source, text):
     return from_scratch(FixedSource(model, source), text)
 
 
+@pytest.mark.fast_for(*SOME, rest="slow")
 @over(PAIRS)
 def test_padding_rows_and_their_order_change_nothing(case):
     model = case.loud()
@@ -96,6 +109,7 @@ def test_order_matters_but_to_a_bag(case):
     assert torch.allclose(one, other) == (case.variant == "bag")
 
 
+@pytest.mark.fast_for(*SOME, rest="slow")
 @over(PAIRS)
 @torch.no_grad()
 def test_steps_equal_teacher_forcing(case):
@@ -111,6 +125,7 @@ def test_steps_equal_teacher_forcing(case):
         torch.testing.assert_close(torch.stack(stepped, 1)[row], wanted, **EXACT)
 
 
+@pytest.mark.fast_for(*SOME, rest="slow")
 @over(PAIRS)
 @torch.no_grad()
 def test_scores_are_those_of_the_logits(case):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from architectures import NEURAL, ids, over, representatives
+from architectures import NEURAL, ONE_OF_EACH, ids, over, representatives
 from safetensors.torch import load_file
 
 from seqgen.errors import SeqgenError
@@ -18,6 +18,7 @@ from seqgen.text.tokenizers.char import CharTokenizer
 UNSPELLED = [case for case in NEURAL if case.config().to_dict().get("input") != "char-cnn"]
 
 
+@pytest.mark.fast_for(*ONE_OF_EACH, rest="slow")
 @over(representatives(UNSPELLED))
 def test_gradients_of_every_parameter(case):
     fields = case.config().to_dict()
@@ -173,6 +174,7 @@ def test_a_short_string_is_learned_by_heart(case):
     assert written == TEXT
 
 
+@pytest.mark.fast_for(*ONE_OF_EACH, rest="slow")
 @over(UNSPELLED)
 def test_a_stored_model_is_the_same_model(case, tmp_path):
     model, stored = case.loud(torch.float32), StoredModel(tmp_path)
@@ -193,6 +195,7 @@ def test_a_stored_model_is_the_same_model(case, tmp_path):
         assert loaded.head.weight is loaded.embedding.weight
 
 
+@pytest.mark.fast_for(*ONE_OF_EACH, rest="slow")
 @over(representatives(NEURAL))
 def test_weights_that_do_not_fit_are_refused(case, tmp_path):
     model = case.build()
@@ -212,6 +215,7 @@ def test_weights_that_do_not_fit_are_refused(case, tmp_path):
         stored.load()
 
 
+@pytest.mark.fast_for(*ONE_OF_EACH, rest="slow")
 @over(representatives(NEURAL))
 def test_dropout_acts_in_training_alone(case):
     model, tokens = case.loud(dropout=0.5), ids(2, min(5, case.config().to_dict().get("window", 5)))

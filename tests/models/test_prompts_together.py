@@ -31,6 +31,7 @@ def prompts_of(lengths):
     return [tuple(draw.integers(0, VOCAB, length).tolist()) for length in lengths]
 
 
+@pytest.mark.fast_for("*-None", "sliding-int8", rest="slow")
 @torch.inference_mode()
 @pytest.mark.parametrize("precision", [None, "int8"])
 def test_prompts_read_together_are_those_read_alone(module, precision):

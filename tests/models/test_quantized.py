@@ -148,6 +148,7 @@ def in_steps(model, tokens):
     return torch.stack(logits, 1)
 
 
+@pytest.mark.fast_for("*-int8", "*'lstm'*", "*'transformer'*", rest="slow")
 @pytest.mark.parametrize("kind", QUANTIZED)
 @pytest.mark.parametrize("case", MODELS, ids=str)
 def test_models_in_fewer_bits(case, kind):

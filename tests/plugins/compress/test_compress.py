@@ -219,6 +219,7 @@ def test_networks_and_mixtures_learn_from_the_file(name, learning, monkeypatch, 
     assert all((a == b).all() for a, b in after)
 
 
+@pytest.mark.fast_for("2", rest="slow")
 @needs("dynamic")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_files_of_anything_come_back_from_a_model_that_learns(threads, learning, monkeypatch):
@@ -271,6 +272,16 @@ def texts_of_damaged(loaded, content: bytes) -> list[bytes]:
     return found
 
 
+@pytest.mark.fast_for(
+    "bytes-False",
+    "subwords-True",
+    "words-False",
+    "zeros-True",
+    "characters-False",
+    "lines-True",
+    "states-True",
+    rest="slow",
+)
 @pytest.mark.parametrize("adapt", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_flipped_bit_and_every_cut_is_refused(name, adapt, models):

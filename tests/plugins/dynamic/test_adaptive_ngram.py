@@ -67,7 +67,7 @@ def by_hand(order, counts, discounts, singles, context):
     return probs
 
 
-@pytest.mark.fast_for("*-1", "*-3", rest="slow")
+@pytest.mark.fast_for("more0-*-1", "*-3", rest="slow")
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 @pytest.mark.parametrize(
     ("more", "dtype", "error"),

@@ -217,6 +217,7 @@ def test_dynamic_perplexity(home, capsys):
     assert "window 16, stride 4" in windowed["protocol"]
 
 
+@pytest.mark.fast_for("default", "net:0.2+windowed:0.3+counts", rest="slow")
 @pytest.mark.parametrize("name", ["default", "net+counts", "net:0.2+windowed:0.3+counts"])
 def test_dynamic_perplexity_of_mixtures(home, capsys, name):
     """It has a protocol of its own, and what is stored stays as it is."""

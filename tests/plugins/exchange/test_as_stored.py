@@ -117,6 +117,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.fast_for("F16", "Q8_0", "Q4_K", "mixed", rest="slow")
 @pytest.mark.parametrize("kind", [*KINDS, "mixed"])
 def test_logits_are_those_of_the_dequantized_numbers(kind, plain, tmp_path, monkeypatch, capsys):
     kind_of = mixed if kind == "mixed" else lambda name: kind

@@ -93,6 +93,9 @@ def home(tmp_path, monkeypatch):
 IDS = np.random.default_rng(3).integers(2, 290, (2, 40))
 
 
+@pytest.mark.fast_for(
+    "gemma2", "gemma3", "llama3.2", "mistral", "olmo2", "phi3-sliding", "smollm3-rope", rest="slow"
+)
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_logits_are_those_of_transformers_in_and_out(kind, tmp_path):
     model = checkpoint(kind, tmp_path / "hf")
@@ -187,6 +190,7 @@ GGUF = {
 }
 
 
+@pytest.mark.fast_for("gemma3", "llama3.2", "phi3", "smollm3", rest="slow")
 @pytest.mark.parametrize("kind", GGUF)
 def test_gguf_files_are_written_and_read(kind, tmp_path):
     gguf = pytest.importorskip("gguf", reason="gguf is not installed")

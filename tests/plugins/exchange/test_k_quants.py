@@ -96,7 +96,7 @@ def trained(tmp_path, *settings):
     assert run([*command, "--tokenizer", "byte", *flags, "--quiet"]) == 0
 
 
-@pytest.mark.fast_for("True-q4_k_m", "False-q6_k", rest="slow")
+@pytest.mark.fast_for("True-q4_k_m", rest="slow")
 @pytest.mark.parametrize("kind", [*MIXTURES, "q6_k"])
 @pytest.mark.parametrize("ties", [True, False])
 def test_matrices_have_the_types_of_llama_cpp(kind, ties, tmp_path):

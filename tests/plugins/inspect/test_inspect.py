@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from architectures import CASES, GROUPED, RECURRENT, Case, ids, over
+from architectures import CASES, GROUPED, ONE_OF_EACH, RECURRENT, Case, ids, over
 from helpers_cli import known_architectures, records, refusal, train_one_of_each
 from known_models import ALPHABET, loaded_as, real
 from pages_read import HOSTILE, Read, commands_of
@@ -165,6 +165,7 @@ def test_the_share_kept_is_how_the_memory_follows_its_past(architecture):
     torch.testing.assert_close(last[-1], kept * last[-2] + new())
 
 
+@pytest.mark.fast_for(*ONE_OF_EACH, rest="slow")
 @over(CASES)
 def test_predictions_are_what_scoring_gives(case):
     tokenizer = CharTokenizer("ab")

@@ -98,6 +98,7 @@ SAME_WORDS = (
 )
 
 
+@pytest.mark.fast_for("bag-*", "bag of bigrams-*", "lstm-*", rest="slow")
 @pytest.mark.parametrize(
     ("model", "accuracy"), [("bag", 0.5), ("bag of bigrams", 1), ("birnn", 1), ("lstm", 1)]
 )

@@ -175,6 +175,7 @@ def test_targets_stand_where_words_end():
 # ---- models ----------------------------------------------------------------------------------
 
 
+@pytest.mark.fast_for("*-classify", "lstm-tag", "birnn-tag", "encoder-tag", rest="slow")
 @pytest.mark.parametrize("task", [task.name for task in registry.ON_FEATURES])
 @pytest.mark.parametrize("trunk", TRUNKS)
 def test_padding_changes_nothing(trunk, task):

@@ -215,6 +215,7 @@ FORMS = {
 }
 
 
+@pytest.mark.fast_for("forward-*", "backward-bpe", "backward-char", rest="slow")
 @pytest.mark.parametrize("kind", FORMS)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_texts_of_every_tokenizer_match(kind, direction, home, tmp_path):

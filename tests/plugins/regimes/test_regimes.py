@@ -188,6 +188,7 @@ def test_scheduled_sampling_unrolled(case, unit, monkeypatch):
     check_own_tokens(trainer, event, is_real, steps, never)
 
 
+@pytest.mark.fast_for("None-*", "2-lstm-plain", "2-transformer-default", rest="slow")
 @over(TEXTS + WRITERS)
 @pytest.mark.parametrize("prefix", [None, 2])
 def test_free_running_unrolled(case, prefix, monkeypatch):

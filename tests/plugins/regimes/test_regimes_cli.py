@@ -30,7 +30,7 @@ REGIME_SETTINGS = {
 NEW = [regime for regime in REGIMES if regime != "teacher-forcing"]
 
 
-@pytest.mark.fast_for("lstm-*")
+@pytest.mark.fast_for("lstm-professor-forcing", "lstm-scheduled")
 @pytest.mark.parametrize("regime", NEW)
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
 def test_resuming_is_bit_for_bit(name, regime, text):

@@ -267,7 +267,7 @@ for name, plugin in (("hawk", "more_cells"), ("jordan", "more_cells"), ("window"
 SLOW = "hawk", "jordan", "window", "lines", "sides"
 
 
-@pytest.mark.fast_for("tf", "grams", "mixed", rest="slow")
+@pytest.mark.fast_for("tf", "grams", rest="slow")
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[pytest.mark.slow] if k in SLOW else []) for k in KINDS]
 )

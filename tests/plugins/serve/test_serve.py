@@ -569,7 +569,9 @@ KEYS = ("token_ids", "text_offset")
 OF_OTHERS = ("imported-gpt2", "imported-llama", "ngram-words")
 
 
-@pytest.mark.fast_for("True-*", rest="slow")
+@pytest.mark.fast_for(
+    "True-imported-llama", "True-lstm-*", "True-rnn-relu-byte", "True-ngram-words", rest="slow"
+)
 @pytest.mark.parametrize("model", (*TOKENIZED, *known_kinds(OF_OTHERS)))
 @pytest.mark.parametrize("echo", [False, True])
 def test_tokens_begin_in_the_same_places_of_a_stream(model, echo):
@@ -888,6 +890,7 @@ def test_texts_that_wait_are_ended_in_time_with_what_they_have():
         assert server.engine.running == server.engine.waiting == 0
 
 
+@pytest.mark.fast_for("True-text", "False-filter", rest="slow")
 @pytest.mark.parametrize("fails", ["filter", "text"])
 @pytest.mark.parametrize("alike", [True, False])
 def test_a_filter_that_fails_fails_its_request_alone(fails, alike):
@@ -1250,7 +1253,9 @@ def overwrite_files(model, other):
         shutil.copyfile(path, model.path / path.relative_to(other.path))
 
 
-@pytest.mark.fast_for("1-*", "50-lstm-overwrite_files", rest="slow")
+@pytest.mark.fast_for(
+    "1-lstm-*", "1-lstm+transformer-replace_files", "50-lstm-overwrite_files", rest="slow"
+)
 @pytest.mark.parametrize("replaced", [replace_folder, replace_files, overwrite_files])
 @pytest.mark.parametrize("name", ["lstm", "lstm+transformer"])
 @pytest.mark.parametrize("times", [1, 50])  # room for some models, or for all
