@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import examples
 import pytest
 import torch
+from hypothesis import settings
 from places import ROOT
 
 from seqgen import registry
@@ -28,6 +30,11 @@ gc.disable()
 # No test reaches a hub of models, but for those that serve one on loopback.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.pop("HF_TOKEN", None)
+
+# The command line may say `--hypothesis-profile all`.
+settings.register_profile("all", max_examples=examples.ALL)
+settings.register_profile("few", max_examples=examples.FEW)
+settings.load_profile("few")
 
 BESIDE = ROOT.parent / "shared" / "data"
 

@@ -6,12 +6,15 @@ import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from examples import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 # The machine that runs these may be busy: no test fails for being slow.
 quick = settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(80),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 AWKWARD = (

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from helpers_cli import has_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -176,7 +177,7 @@ def test_no_ngram_twice():
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_cache_whose_rows_move_is_that_of_their_texts(data):
     """Reordered, repeated, in place or not: each row predicts what its tokens, read afresh, do."""
     model = neural("transformer")
@@ -240,7 +241,7 @@ def test_a_beam_of_stops_looks_further_for_live_ones():
     values=st.integers(1, 60),
     data=st.data(),
 )
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=examples(60), derandomize=True)
 def test_the_likeliest_of_a_row_are_those_that_sorting_gives(seed, rows, vocab_size, values, data):
     width = data.draw(st.integers(1, vocab_size))
     rank = np.random.default_rng(seed).integers(0, values, (rows, vocab_size)).astype(np.float32)

@@ -21,6 +21,7 @@ from architectures import (
     over,
     representatives,
 )
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ from seqgen.models.state import State
 CASES = [*CASES, *FIXED]
 LENGTH = 21  # past every window here, several times
 EXACT: dict[str, Any] = {"rtol": 0, "atol": 1e-10}
-quick = settings(deadline=None, max_examples=8, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(8), derandomize=True)
 
 pytestmark = [pytest.mark.usefixtures("no_gradients"), pytest.mark.fast_for(*STANDING)]
 

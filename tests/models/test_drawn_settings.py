@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn_models import LENGTH, TEXT, drawn_model, few, loss_of, spell, text_for, window_of
+from examples import examples
 from helpers_cli import has_plugin
 from hypothesis import assume, given
 from hypothesis import settings as run_with
@@ -100,7 +101,7 @@ def test_fewer_bits_are_near_the_whole_weights(architecture, kind, data):
 @pytest.mark.fast_for("seq2seq")
 @pytest.mark.parametrize("architecture", ["seq2seq", "seq2seq-transformer"])
 @given(data=st.data())
-@run_with(few, max_examples=12)
+@run_with(few, max_examples=examples(12))
 def test_models_of_pairs_train_and_step(architecture, data):
     model = drawn_model(data, architecture)
     sources = TokenSources.of([[1, 0, 1], [1]]).rows(range(2))

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from helpers_cli import records
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,7 +82,7 @@ def test_probabilities_are_the_weighted_sums():
 
 @pytest.mark.slow
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=30, derandomize=True)
+@settings(deadline=None, max_examples=examples(30), derandomize=True)
 @torch.no_grad()
 def test_hits_of_a_mixture_are_those_of_its_distribution(seed):
     """Whatever the weights; among the targets every token that a component would choose."""
@@ -180,7 +181,7 @@ def test_a_component_without_weight_has_no_say():
 
 
 @given(st.integers(0, 10_000), st.integers(2, 3))
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(deadline=None, max_examples=examples(10), derandomize=True)
 def test_em_never_gets_worse_and_ends_at_the_best_on_a_grid(seed, parts):
     generator = np.random.default_rng(seed)
     log_probs = torch.from_numpy(np.log(generator.dirichlet([0.5] * 4, size=(80, parts))[..., 0]))

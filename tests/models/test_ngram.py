@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from helpers_cli import known_smoothings, needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,7 +36,7 @@ SMOOTHINGS = known_smoothings()
 # Ids as the tokenizers': pad, bos, eos, unk, newline, then words.
 PAD, BOS, EOS, UNK, NEWLINE = range(5)
 V = 9
-quick = settings(deadline=None, max_examples=15, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(15), derandomize=True)
 words = st.integers(UNK, V - 1).filter(lambda w: w != NEWLINE)
 lines = st.lists(st.lists(words, max_size=7), min_size=1, max_size=8)
 streams = st.lists(st.integers(UNK, V - 1), min_size=1, max_size=40)

@@ -18,6 +18,7 @@ from architectures import (
     ids,
     over,
 )
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefix_tables import search_options
@@ -58,7 +59,7 @@ SOME = (
     "seq2seq-transformer-2017",
     "seq2seq-transformer-default",
 )
-quick = settings(deadline=None, max_examples=8, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(8), derandomize=True)
 
 
 def remember(model, *sources):

@@ -95,7 +95,9 @@ TYPICAL = ("*-ngram-add-delta", "*-hmm-smooth", "*-window-plain", "*-rnn-tanh", 
 @pytest.mark.fast_for(
     *TYPICAL,
     "stream-stream-None-transformer-default",
-    "stream-line-2-*",
+    "stream-line-2-mixture-three",
+    "stream-line-2-cached-lstm",
+    rest="slow",
 )
 @over(ONE_OF_EACH)
 @pytest.mark.parametrize(("documents", "stride"), PROTOCOLS)
@@ -182,6 +184,7 @@ def test_each_line_alone(case, batch_size):
     assert sum(line.totals.words for line in found) == whole.words
 
 
+@pytest.mark.fast_for(*STANDING, "transformer-default", "cached-lstm", rest="slow")
 @over(ONE_OF_EACH)
 def test_lines_without_their_ends(case):
     loaded = loaded_as(case.loud(), "line")
@@ -499,6 +502,7 @@ def test_eval_of_minimal_pairs(cli, tmp_path):
     assert "words: pairs|model:" in told
 
 
+@pytest.mark.fast_for("line", rest="slow")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 def test_a_held_out_token_file_is_read_as_text(cli, trained, monkeypatch, tmp_path, documents):
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path))

@@ -8,7 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from architectures import CASES, VOCAB, first_of_each, from_scratch, ids, over, representatives
+from architectures import (
+    CASES,
+    ONE_OF_EACH,
+    VOCAB,
+    first_of_each,
+    from_scratch,
+    ids,
+    over,
+    representatives,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +71,7 @@ def check(model, corpus, batch_size, stride=None):
     assert totals.nll_nats == pytest.approx(-sum(w.sum() for w in wanted), abs=1e-8)
 
 
+@pytest.mark.fast_for(*ONE_OF_EACH, "transformer-sliding", rest="slow")
 @over(representatives(CASES))
 def test_documents_of_every_length_about_the_window(case):
     model = case.loud()

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from examples import examples
 from helpers_io import state
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -149,7 +150,7 @@ def test_nothing_else_is_deleted(home, tmp_path, capfd, listed):
     assert capfd.readouterr().err.count("so it stays") == 1
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.sampled_from(FOLDERS), st.from_regex(r"[0-9a-f]{32}\.[a-z.]{1,12}", fullmatch=True))
 def test_no_content_that_is_not_seqgens_is_taken_for_it(homes, folder, name):
     """Whatever the name is that it has."""

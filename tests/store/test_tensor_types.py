@@ -120,6 +120,7 @@ of_some = pytest.mark.fast_for(
 )
 
 
+@pytest.mark.fast_for("gru", "ngram", "hmm", "mixture-by-order", rest="slow")
 @of_some
 @pytest.mark.parametrize("name", [*known_kinds(RECIPES), "ngram-backoff", "ngram-kn"])
 def test_a_tensor_of_another_type_shape_or_order_is_refused_or_converted(name, stored):

@@ -402,6 +402,7 @@ def first_log_probs(loaded, source: str) -> np.ndarray:
 # ---- scoring ----
 
 
+@pytest.mark.fast_for("seq2seq", rest="slow")
 @pytest.mark.parametrize("architecture", NAMES)
 def test_perplexity_is_that_of_one_pair_at_a_time(architecture, tsv, capsys):
     loaded = trained(tsv, architecture=architecture, source_tokenizer="word")
@@ -571,6 +572,7 @@ def test_the_sample_of_training_is_of_the_first_held_out_source(tsv, capsys):
     assert loaded.stored.record["result"]["sample"] == found["text"]
 
 
+@pytest.mark.fast_for("16", rest="slow")
 @pytest.mark.parametrize("size", [1, 16])
 def test_a_source_that_is_too_long_stops_after_those_before_it(
     tsv, tmp_path, capsys, monkeypatch, size

@@ -10,6 +10,7 @@ import itertools
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ from seqgen.text.batches import (
 )
 from seqgen.text.corpus import Corpus
 
-quick = settings(deadline=None, max_examples=60, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(60), derandomize=True)
 sizes = st.integers(1, 70)
 rows = st.integers(1, 9)
 windows = st.integers(1, 12)

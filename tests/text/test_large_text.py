@@ -95,6 +95,7 @@ def test_a_token_file_trains_as_its_text_does(text, architecture, documents):
     assert again.bits_per_byte == pytest.approx(plain.val_bits_per_byte, rel=1e-12)
 
 
+@pytest.mark.fast_for("word", rest="slow")
 @pytest.mark.parametrize("kind", ["word", "bpe"])
 def test_a_token_file_is_scored_as_its_text_is(text, kind):
     size = 330 if kind == "bpe" else 9
@@ -193,7 +194,7 @@ def test_a_run_on_tokens_goes_on_bit_for_bit(text, tmp_path, val):
     assert weights("whole") == weights("parts")
 
 
-@pytest.mark.fast_for("bpe-lstm", "unigram-rnn")
+@pytest.mark.fast_for("bpe-lstm", rest="slow")
 @pytest.mark.parametrize("architecture", ["rnn", "gru", "lstm", "transformer"])
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_subwords_work_for_every_architecture(text, architecture, kind):
@@ -289,7 +290,7 @@ def test_a_large_text_of_an_earlier_version_is_found_in_the_cache(
     assert resume("before").steps == resume("now").steps == 6
 
 
-@pytest.mark.fast_for("char-line", "bpe-stream")
+@pytest.mark.fast_for("char-line", rest="slow")
 @pytest.mark.parametrize("documents", ["stream", "line"])
 @pytest.mark.parametrize("kind", ["char", "bpe"])
 def test_a_large_text_trains_from_the_cache_as_a_small_one(
@@ -331,6 +332,7 @@ def test_the_cache_is_not_used_for_another_text_or_way(text, all_is_large, tmp_p
     assert "".join(prepared().split.train()).startswith("another")
 
 
+@pytest.mark.fast_for("held", rest="slow")
 @pytest.mark.parametrize("named", ["held", "held/*.txt"])
 def test_the_cache_notices_a_changed_held_out_folder(
     text, all_is_large, tmp_path, monkeypatch, named

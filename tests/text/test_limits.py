@@ -144,7 +144,7 @@ def test_commands_refuse_a_compressed_line_in_one_line(bomb, tmp_path, capsys):
 def test_a_stream_is_encoded_in_pieces_however_long_its_lines_are(limit, tmp_path, kind):
     limit(MB)
     path = tmp_path / "bomb.xz"
-    size = 1 << 26
+    size = 1 << 25
     with lzma.open(path, "wb", preset=0) as file:
         for _ in range(size >> 20):
             file.write(b"\0" * (1 << 20))

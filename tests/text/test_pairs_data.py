@@ -6,6 +6,7 @@ the ids 1000 i + 500, ..., so that an id tells whose it is and where it stands.
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from seqgen.text.reading import Text
 from seqgen.text.sources import Source, TokenSources, VectorSources, deduplicate_sources
 from seqgen.text.tokenizers.char import CharTokenizer
 
-quick = settings(deadline=None, max_examples=60, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(60), derandomize=True)
 both_lengths = st.lists(st.tuples(st.integers(1, 14), st.integers(1, 14)), min_size=1, max_size=30)
 
 

@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pytest
+from examples import examples
 from helpers_cli import needs, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ def read_text() -> str:
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=9), min_size=1), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_texts_come_out_as_they_were_written(texts, ascii_only):
     rows = [json.dumps({"id": 1, "t": text}, ensure_ascii=ascii_only) + "\n" for text in texts]
     found = list(Texts("x", "t").of_json(rows))

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from examples import examples
 from helpers_io import cut, places, quick, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ PROSE = (
 )
 ENDLESS = PROSE + "the last line has no end"
 MARK = 16
-few = settings(quick, max_examples=25)
+few = settings(quick, max_examples=examples(25))
 
 
 @pytest.fixture(autouse=True)
@@ -313,6 +314,7 @@ def workers(monkeypatch):
     return Recorded.pids
 
 
+@pytest.mark.fast_for("word", rest="slow")
 @pytest.mark.parametrize("kind", ["word", "bpe"])
 def test_all_cores_give_what_one_gives_in_order(tokenizers, workers, kind):
     tokenizer, chunks = tokenizers[kind], cut(ENDLESS * 3, range(0, 9000, 77))

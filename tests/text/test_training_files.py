@@ -154,6 +154,7 @@ COMMANDS = installed(
 )
 
 
+@pytest.mark.fast_for("train-*", "tokenize-*", "sweep-*", "find-lr-*", "tune-.jsonl", rest="slow")
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".ndjson", ".jsonl.gz", ".csv"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_records_are_not_trained_on_with_their_keys(command, ending, tmp_path, capsys, monkeypatch):

@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,7 @@ class InMemory:
         yield self.text
 
 
+@pytest.mark.fast_for("1-*", "8-100", "8-1000", rest="slow")
 @pytest.mark.parametrize("count", [100, 1000, 5000])
 @pytest.mark.parametrize("clauses", [1, 8])
 def test_sentences_of_any_length_are_subwords(count, clauses):
@@ -128,6 +130,7 @@ def test_sentences_of_any_length_are_subwords(count, clauses):
     assert use_of(list(sentences_of(count, clauses, Random(1)))).sentences
 
 
+@pytest.mark.fast_for("8-*", "200-100", "200-1000", rest="slow")
 @pytest.mark.parametrize("count", [100, 1000, 5000])
 @pytest.mark.parametrize("letters", [8, 200])
 def test_strings_of_any_length_are_characters(count, letters):
@@ -175,7 +178,7 @@ def test_a_large_text_is_sampled_so_that_rare_names_stay_rare():
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60), st.randoms(use_true_random=False))
 def test_the_order_of_pairs_does_not_matter(sentences, strings, rng):
     pairs = [*sentences_of(sentences + 1, 1, rng), *strings_of(strings, 8, rng)]

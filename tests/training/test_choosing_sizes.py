@@ -124,6 +124,7 @@ def test_the_largest_size_that_the_time_is_enough_for(monkeypatch, fitting):
     assert re.fullmatch(start + rest, said)
 
 
+@pytest.mark.fast_for("lstm-*", "*-wanted9", "*-wanted13", rest="slow")
 @pytest.mark.parametrize(
     ("architecture", "minutes", "text", "operations", "wanted"),
     [

@@ -185,7 +185,7 @@ def test_what_is_held_out_stays_out_of_a_changed_text(kind, tmp_path):
     assert not flattery(said)
 
 
-@pytest.mark.fast_for("Stream", "Classified", "Tagged")
+@pytest.mark.fast_for("Stream", "Tagged", rest="slow")
 @pytest.mark.parametrize("kind", KINDS, **NAMED)
 def test_a_run_whose_data_is_as_it_was_reads_the_same_part(kind, tmp_path):
     words = random_words(1, 20)
@@ -217,7 +217,7 @@ def begun_on_files(kind: Kind, folder, words) -> store.StoredModel:
     return store.find("m")
 
 
-@pytest.mark.fast_for("Lines", "Pairs", "Tagged")
+@pytest.mark.fast_for("Lines", "Pairs", rest="slow")
 @pytest.mark.parametrize("kind", KINDS, **NAMED)
 def test_a_file_without_a_last_newline_ends_its_last_record(kind, tmp_path):
     words = random_words(1, 30)
@@ -242,7 +242,7 @@ class OwnLabels(Labelled):
 JOINED = [*(kind for kind in KINDS if not isinstance(kind, Vectors)), OwnLabels()]
 
 
-@pytest.mark.fast_for("Lines", "Classified", "OwnLabels")
+@pytest.mark.fast_for("Lines", "Classified", rest="slow")
 @pytest.mark.parametrize("kind", JOINED, **NAMED)
 def test_a_run_that_an_earlier_version_began_reads_what_it_read(kind, tmp_path, monkeypatch):
     """Earlier versions joined files as `cat` does, and recorded the hash of that text."""
@@ -284,7 +284,7 @@ def test_three_copies_are_told_at_first_and_on_resuming(kind, tmp_path):
         assert int(count) >= 4  # of three copies, two are held out together at times
 
 
-@pytest.mark.fast_for("Lines", "Classified")
+@pytest.mark.fast_for("Lines", rest="slow")
 @pytest.mark.parametrize("kind", KINDS, **NAMED)
 def test_fine_tuning_with_another_split_is_told(kind, tmp_path):
     words = random_words(1, COUNT)

@@ -84,6 +84,7 @@ def test_only_what_is_needed_gets_gradients():
     assert minimised == 0 and nothing.grad.shape == (0, 5)
 
 
+@pytest.mark.fast_for("bf16", rest="slow")
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_a_run_in_pieces_is_the_run_as_a_whole(precision, text, monkeypatch):
     settings = {**SMALL, **FEW, "precision": precision, "label_smoothing": 0.1}

@@ -346,6 +346,7 @@ def test_every_rule_and_schedule_has_a_reference():
     assert SCHEDULES.keys() == SETTINGS.keys() == DECAYS.keys()
 
 
+@pytest.mark.fast_for("*-constant", "sgd-*", "adamw-cosine", "muon-inverse_sqrt", rest="slow")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("optimizer", REFERENCES)
 def test_rules_and_schedules_on_the_points(optimizer, schedule):

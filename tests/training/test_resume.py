@@ -50,7 +50,7 @@ RESUMED = [
 ]
 
 
-@pytest.mark.fast_for("window-adamw", "rnn-sgd", "lstm-adam", "lstm-muon", "transformer-adamw")
+@pytest.mark.fast_for("rnn-sgd", "lstm-muon", "transformer-adamw", rest="slow")
 @pytest.mark.parametrize(("name", "optimizer"), RESUMED)
 def test_resuming_is_bit_for_bit(name, optimizer, text):
     """With dropout, in pieces, with an average of the weights, and in another folder."""
@@ -58,7 +58,7 @@ def test_resuming_is_bit_for_bit(name, optimizer, text):
     both_ways(text, name, [3], optimizer=optimizer, validate_every=2, **more)
 
 
-@pytest.mark.fast_for("rnn-*")
+@pytest.mark.fast_for("rnn-sgd", rest="slow")
 @pytest.mark.parametrize("optimizer", ["sgd", "muon"])
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
 def test_resuming_plainly_is_bit_for_bit(name, optimizer, text):

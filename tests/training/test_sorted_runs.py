@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from examples import examples
 from helpers_cli import known_smoothings
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from seqgen.training.sorted_runs import FramedText, MemoryBudget
 
 PAD, BOS, EOS = range(3)
 V = 8
-quick = settings(deadline=None, max_examples=10, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(10), derandomize=True)
 documents = st.lists(st.lists(st.integers(3, V - 1), max_size=9), min_size=1, max_size=20)
 SMOOTHINGS = known_smoothings()
 

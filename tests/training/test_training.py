@@ -74,6 +74,15 @@ def test_the_loss_of_padded_documents_is_that_of_a_loop_over_them(case, monkeypa
     assert first.tokens == count == 15
 
 
+@pytest.mark.fast_for(
+    "*-lstm-plain",
+    "*-rnn-tanh",
+    "*-window-plain",
+    "False-hawk-default",
+    "True-transformer-default",
+    "True-grid-default",
+    rest="slow",
+)
 @over(representatives(first_of_each(NEURAL)))
 @pytest.mark.parametrize("reset", [False, True])
 def test_the_state_is_carried_unless_it_is_reset(case, reset, monkeypatch):

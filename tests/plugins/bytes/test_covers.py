@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from examples import examples
 from helpers_cli import has_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
 
 START, END = ByteTokenizer.newline_id, ByteTokenizer.eos_id
 FRAMING = Framing(1, 2, 2, (0, 1, 3))
-quick = settings(deadline=None, max_examples=30, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(30), derandomize=True)
 letters = st.sampled_from("abc")
 texts = st.text(letters, max_size=8)
 seeds = st.integers(0, 1 << 20)

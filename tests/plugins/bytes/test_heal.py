@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from examples import examples
 from helpers_cli import has_plugin, needs, records, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,7 +56,7 @@ def covers_of(tokenizer, text):
 
 
 @given(text=st.text(st.sampled_from("abc"), min_size=1, max_size=8), seed=st.integers(0, 999))
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(deadline=None, max_examples=examples(40), derandomize=True)
 def test_the_most_probable_cover_is_read(text, seed):
     tokenizer = SmallBPE(MERGES)
     model = PrefixModel(tokenizer.vocab_size, seed)
@@ -229,7 +230,7 @@ def test_the_server_heals_too(home):
 
 
 @given(text=st.text(st.sampled_from("abc"), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=examples(60), derandomize=True)
 def test_boundaries_are_where_no_token_can_go_on(text):
     for merges in (MERGES, MERGES[:1], []):
         tokenizer = SmallBPE(merges)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from chat_templates import ADDED, CONVERSATIONS, SPECIAL, TEMPLATES, turns
+from examples import examples
 from helpers_cli import needs
 from hf_models import QWEN, TEXT, byte_level, metaspace, sentencepiece_model
 from hypothesis import given, settings
@@ -137,7 +138,7 @@ def test_names_of_special_tokens_in_a_message_stay_text(family):
         assert list(tokens) == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from([*SPECIAL, *ADDED, "<|", "im_end", "|>", " ", "a", "\n"])))
 def test_no_message_makes_a_special_token(pieces):
     library = LIBRARY

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,7 +113,7 @@ def test_before_anything_is_read_it_is_the_model():
     st.lists(st.one_of(st.integers(1, 5), st.integers(1, 3000)), min_size=1, max_size=40),
     st.tuples(st.floats(0.05, 0.99), st.floats(0.05, 1.99), st.floats(0.05, 2.99)),
 )
-@settings(deadline=None, max_examples=200, derandomize=True)
+@settings(deadline=None, max_examples=examples(200), derandomize=True)
 def test_counts_follow_from_probabilities(counts, discounts):
     """Those found have the same probabilities; there may be others that do."""
     counts, table = np.array(counts), np.array([0, *discounts])

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from helpers_cli import has_plugin, records, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ from seqgen.text.corpus import Corpus
 from seqgen.training.estimators import Estimator
 
 K, V = 3, 4
-quick = settings(deadline=None, max_examples=10, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(10), derandomize=True)
 documents = st.lists(
     st.lists(st.integers(0, V - 1), min_size=1, max_size=9), min_size=1, max_size=6
 )

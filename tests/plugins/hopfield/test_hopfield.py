@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from examples import examples
 from helpers_cli import known_architectures, records, refusal, require_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from seqgen.plugins.hopfield.arrays import (
 from seqgen.plugins.hopfield.model import Hopfield
 from seqgen.plugins.hopfield.restore import load_memory
 
-quick = settings(deadline=None, max_examples=25, derandomize=True)
+quick = settings(deadline=None, max_examples=examples(25), derandomize=True)
 seeds = st.integers(0, 10_000)
 
 

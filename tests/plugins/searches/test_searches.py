@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prefix_tables import Table, enumerated, neural, search_options
@@ -58,7 +59,7 @@ def test_noise_is_a_function_of_the_prefix_and_not_of_the_row():
     assert any([h.tokens for h in other[i]] != [h.tokens for h in together[i]] for i in range(6))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=6), st.floats(-20, 20))
 def test_conditioned_gumbels_have_the_wanted_maximum_and_the_order(values, maximum):
     moved = condition_on_maxima(np.array([values]), np.array([[maximum]]))[0]

@@ -404,7 +404,7 @@ def in_form(schema, **more):
         ({"stream": "yes"}, "stream"),
         ({"stream_options": {"x": 1}}, "stream_options"),
         ({"pattern": "("}, "pattern"),
-        ({"pattern": "a" * 10_000}, "pattern"),
+        pytest.param({"pattern": "a" * 10_000}, "pattern", marks=pytest.mark.slow),
         ({"pattern": r"\ud800"}, "pattern"),
         ({"pattern": "a", "response_format": {"type": "json_object"}}, "pattern"),
         ({"grammar": "/etc/passwd"}, "grammar"),

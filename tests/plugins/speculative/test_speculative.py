@@ -70,7 +70,7 @@ def texts(loaded, prompts=PROMPTS, **options):
 
 
 @compiled
-@pytest.mark.fast_for("auto-*", "int8-guessing0", rest="slow")
+@pytest.mark.fast_for("auto-*", rest="slow")
 @pytest.mark.parametrize("guessing", [{"lookup": 5}, {"draft": "lstm"}, {"draft": "grams"}])
 @pytest.mark.parametrize("precision", ["auto", "int8"])
 def test_texts_and_logprobs_are_the_same(precision, guessing, always):

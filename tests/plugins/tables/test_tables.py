@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from examples import examples
 from helpers_cli import needs, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +38,7 @@ def table(texts: list[str], **dialect: str) -> str:
     return file.getvalue()
 
 
+@pytest.mark.fast_for("*-,-.csv", "*-;-.csv.gz", "*-\\t-.tsv", "*-|-.csv", rest="slow")
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz"])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -58,7 +60,7 @@ def test_tables_are_as_json_lines(ending, delimiter, newline, tmp_path, capsys):
 
 @pytest.mark.slow
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1)))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_what_csv_writes_is_read(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("d") / "d.csv"
     path.write_text(table([*texts, "end"]), encoding="utf-8", newline="")

@@ -249,7 +249,14 @@ def test_training_says_what_is_wrong():
 
 
 @pytest.mark.parametrize("kind", SUBWORDS)
-@pytest.mark.parametrize("text", ["", "\n\n", "\0\n\0", " ", "\u2581", "<unk>", "日本語" * 9000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "\n\n", "\0\n\0", " ", "\u2581", "<unk>"),
+        pytest.param("日本語" * 90, id="repeated"),
+        pytest.param("日本語" * 9000, id="long", marks=pytest.mark.slow),
+    ],
+)
 def test_a_text_with_nothing_to_learn_gives_bytes(kind, text):
     tokenizer = KINDS[kind].train([text])
     for other in (text, "hello \u00e9\n"):

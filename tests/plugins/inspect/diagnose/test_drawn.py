@@ -6,6 +6,7 @@ import math
 
 import pytest
 from drawn_models import TEXT, drawn_model, few, loss_of, text_for, window_of
+from examples import examples
 from hypothesis import given
 from hypothesis import settings as run_with
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ def test_gradients_of_every_layer_are_within_their_bound(architecture, data):
 @pytest.mark.fast_for("seq2seq")
 @pytest.mark.parametrize("architecture", ["seq2seq", "seq2seq-transformer"])
 @given(data=st.data())
-@run_with(few, max_examples=12)
+@run_with(few, max_examples=examples(12))
 def test_units_of_models_of_pairs_can_be_read(architecture, data):
     model = drawn_model(data, architecture)
     sources = TokenSources.of([[1, 0, 1], [1]]).rows(range(2))
