@@ -70,7 +70,7 @@ def sample(
     probable one{endings}.
     """
     if instead.interactive and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
-        raise UsageError("--interactive needs a terminal; pipe prompts in without it, one a line")
+        raise UsageError("--interactive needs a terminal; pipe prompts in without it, one per line")
     announced = sampling.seed is None and sampling.draws and not instead.suggest
     sampling = with_drawn_seed(sampling, picture)
     rows = sampling.num_samples * sampling.best_of

@@ -190,7 +190,7 @@ def open_held_out(loaded: LoadedModel, whole: bool = False) -> Iterable[str] | T
         return held_out_pairs(loaded)
     path = loaded.stored.validation_text
     if path is None:
-        raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a FILE")
+        raise SeqgenError(f"{loaded.stored.name} has no held-out text; give a text file")
     begin = 0 if whole else loaded.stored.scored_from
     if not is_token_file(path):
         return Text((path,)).chunks(begin)

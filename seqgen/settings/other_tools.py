@@ -90,6 +90,8 @@ def pretrained_hint(name: str) -> str:
     about = _tables().get("pretrained")
     if about is None:
         return ""
+    if Path(name).is_file():
+        return f"; it is a file: seqgen import {name} makes a model of it"
     owner, _, own = name.removeprefix(about["prefix"]).rpartition("/")
     if "/" in owner or (owner and (owner[0] in ".~" or Path(owner).exists())):
         return ""

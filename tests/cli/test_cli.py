@@ -712,7 +712,7 @@ def test_perplexity_of_nothing(there, cli, tmp_path, piped):
 
 def test_perplexity_without_a_held_out_text(own, cli, text):
     assert cli("train", text, "--val", "none", "--quiet", *SHORT)[0] == 0
-    refused(cli("perplexity"), 1, "no held-out text; give a FILE")
+    refused(cli("perplexity"), 1, "no held-out text; give a text file")
 
 
 def test_the_batch_size_changes_no_figure(there, cli, text):

@@ -79,13 +79,14 @@ class _Help:
             UsageProblem: they are wrong; of one that is missing, the message has its help.
         """
         parse_without_pydantic(self.get_params(ctx))
-        args = args if ctx.resilient_parsing else self.checked(ctx, args)
         try:
+            args = args if ctx.resilient_parsing else self.checked(ctx, args)
             return super().parse_args(ctx, args)
         except UsageProblem as error:
             if type(error).__name__ == "MissingParameter":
                 name = error.param.metavar if error.param.opts[0][0] != "-" else error.param.opts[0]
                 ctx.fail(f"{name} is missing: {error.param.help}")
+            error.ctx = error.ctx or ctx  # which tells whose help to read
             raise
 
     def checked(self, ctx: Any, args: list[str]) -> list[str]:

@@ -213,7 +213,7 @@ def held_out_input(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
         return pairs
     path = models[0].stored.validation_text
     if path is None:
-        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a FILE")
+        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a text file")
     alone = len(models) == 1 and not models[0].stored.scored_from
     if alone or share_held_out_text(models):
         held_out, part = path, "the held-out text"

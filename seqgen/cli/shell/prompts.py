@@ -40,7 +40,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         conflicts=PROMPTS,
     )
     source: str | None = setting(
-        "Read sources from this file, one a line, for a model that writes from sources; - is "
+        "Read sources from this file, one per line, for a model that writes from sources; - is "
         "standard input.",
         reads="file",
         conflicts=PROMPTS,
