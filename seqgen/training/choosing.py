@@ -489,7 +489,8 @@ def _regularisation(trial: SpeedTrial) -> Regularisation:
     left_open = set(config_class.regularised(1.0)) - plan.given.keys()
     own_rule = training.optimizer == config_class.recipe.get("optimizer")
     if own_rule and {"lr", "muon_lr"}.isdisjoint(plan.given):
-        left_open |= {"lr", "head_factor"} - plan.given.keys()
+        fast = config_class.regularised(0.0, spelled=True, rate_is_open=True)
+        left_open |= {"lr", *fast} - plan.given.keys()
     evenly = training.validate_every is None and training.schedule not in LATE
     stops = plan.task.stops_early and plan.data.val != "none" and evenly
     if stops and "patience" not in plan.given:

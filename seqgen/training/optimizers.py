@@ -291,13 +291,13 @@ class UpdateRule(OptimizerState):
         self._final_decay = config.final_weight_decay
 
     def take_rates(self, other: UpdateRule) -> None:
-        """Take over the peak learning rates of another rule for the same parameters.
+        """Take over the peak learning rates and weight decay of a rule for the same parameters.
 
         These are grouped as the other rule has them, because those of one rate may get several.
         """
         for own, new in zip(self.optimizers, other.optimizers, strict=True):
             own.param_groups = new.param_groups
-        self._peaks = other._peaks
+        self._peaks, self._final_decay = other._peaks, other._final_decay
 
     def thaw(self, progress: float) -> bool:
         """Unfreeze the layers that train once a share `progress` (0 to 1) of the budget is spent.

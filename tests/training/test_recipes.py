@@ -78,9 +78,12 @@ def test_an_lstm_over_characters_trades_dropout_for_a_higher_rate(strain, dropou
     assert "lr" not in GRUConfig.regularised(strain, spelled=True, rate_is_open=True)
 
 
-@pytest.mark.parametrize("strain", [0.0, 0.1, 6.99])
-def test_its_head_learns_faster_as_long_as_it_does_not_overfit(strain):
+@pytest.mark.parametrize("strain", [0.0, 0.1, 0.99, 1.0, 6.99])
+def test_it_learns_faster_as_long_as_it_does_not_overfit(strain):
     faster = {"dropout": 0.0, "head_factor": 2.0}
+    if strain < 1:
+        rest = {"weight_decay": 0.1, "final_weight_decay": 0.0, "muon_momentum": 0.9}
+        faster |= {"head_factor": 4.0, **rest}
     assert LSTMConfig.regularised(strain, spelled=True, rate_is_open=True) == faster
     for where in ({"spelled": False, "rate_is_open": True}, {"spelled": True}):
         assert LSTMConfig.regularised(strain, **where) == {"dropout": 0.0}

@@ -11,9 +11,16 @@ from seqgen.models.recurrent.cells.equation import GLOROT, Equation, Maps, Param
 from seqgen.models.recurrent.settings import RecurrentConfig
 from seqgen.settings import look_up_ratio, ranges, require, setting
 
-# From this ratio on (`ModelConfig.regularised`) the learning rate is doubled, and dropout is by
-# these rows: found by runs on texts of 20 kB to 1 MB (docs/evidence/experiments.md).
-HIGH_RATE_FROM = 7
+# Below the first ratio (`ModelConfig.regularised`) a text is read so little that these settings
+# learn it faster. From the second on the learning rate is doubled, and dropout is by these rows:
+# found by runs on texts of 20 kB to 1 MB (docs/evidence/experiments.md).
+FAST_BELOW, HIGH_RATE_FROM = 1, 7
+FAST_SETTINGS = {
+    "head_factor": 4.0,
+    "weight_decay": 0.1,
+    "final_weight_decay": 0.0,
+    "muon_momentum": 0.9,
+}
 DROPOUT_AT_HIGH_RATE = (
     (25, 0.05),
     (70, 0.1),
@@ -190,12 +197,13 @@ class LSTMConfig(RecurrentConfig):
         """Choose dropout and other regularisers by the overfitting ratio.
 
         Of characters, a high learning rate is one of them, so that less dropout is best. Where
-        overfitting is no danger, the output layer alone learns faster.
+        overfitting is no danger, the output layer learns faster.
         """
         if not spelled or not rate_is_open:
             return super().regularised(overfitting_ratio, spelled, rate_is_open)
         if overfitting_ratio < HIGH_RATE_FROM:
-            return {"dropout": 0.0, "head_factor": 2.0}
+            fast = FAST_SETTINGS if overfitting_ratio < FAST_BELOW else {"head_factor": 2.0}
+            return {"dropout": 0.0, **fast}
         dropout = look_up_ratio(DROPOUT_AT_HIGH_RATE, overfitting_ratio)
         return {"dropout": dropout, "lr": 2 * cls.recipe["lr"]}
 
