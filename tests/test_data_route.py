@@ -17,7 +17,7 @@ import functools
 import re
 
 from helpers_cli import has_plugin
-from test_layers import LEVEL, MODULES, layer, parsed
+from test_layers import LEVEL, MODULES, layer, nodes, parsed, statements
 
 DATA = {"DataFiles", "DataConfig", "Dataset", "Tokenizers", "Prepared", "Plan"}
 START = "train"
@@ -31,7 +31,7 @@ def functions():
     return [
         Function(module, node.name, node)
         for module, path in MODULES.items()
-        for node in ast.walk(parsed(path))
+        for node, _ in statements(parsed(path))
         if isinstance(node, kinds)
     ]
 
@@ -39,7 +39,7 @@ def functions():
 @functools.cache
 def names_in(node):
     """Return all names and attributes in a function: what it may call, or hand on to be called."""
-    found = (getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(node))
+    found = (getattr(n, "id", getattr(n, "attr", None)) for n in nodes(node))
     return frozenset(found) - {None}
 
 
@@ -47,7 +47,7 @@ def loaded_by_name():
     """Return the modules that each fact of a task names, as "module:name", by the fact."""
     found = collections.defaultdict(set)
     for module in (m for m in MODULES if m.startswith("seqgen.tasks.") or m.endswith("task")):
-        for node in ast.walk(parsed(MODULES[module])):
+        for node in nodes(parsed(MODULES[module])):
             value = getattr(node, "value", None)
             if isinstance(value, ast.Constant) and ":" in str(value.value):
                 name = node.arg if isinstance(node, ast.keyword) else getattr(node, "target", None)
@@ -103,7 +103,7 @@ def parameters(function):
 
 def looks_into(function, name):
     """Return whether a function does more with a parameter than hand it on, or keep it."""
-    for node in ast.walk(function):
+    for node in nodes(function):
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Name) and child.id == name:
                 handed_on = ast.Call | ast.keyword | ast.Starred | ast.Return | ast.Tuple | ast.Dict

@@ -19,6 +19,7 @@ from pathlib import Path
 import other_system
 import pytest
 from places import ROOT, TESTS
+from test_layers import nodes
 
 import seqgen
 
@@ -61,9 +62,11 @@ NEEDS_NO_GUARD = {
 @functools.cache
 def modules() -> dict[str, ast.Module]:
     """Parse the modules of seqgen that may use the system, by their paths in the package."""
-    names = {*other_system.MODULES, *other_system.ATTRIBUTES, *PLACES, "CDLL", "get_context"}
-    names |= {"rename(", "open(", "_text("}
-    word = re.compile("|".join(map(re.escape, names)))
+    parts = [re.escape(name) for name in (*PLACES, "CDLL", "get_context", "rename(")]
+    parts += [rf"\b{re.escape(name)}\b" for name in other_system.MODULES]
+    parts += [rf"\b{name}\.|from {name}\b" for name in other_system.ATTRIBUTES]
+    parts += [r"\bopen\(", r"\b(?:read|write)_text\("]
+    word = re.compile("|".join(parts))
     texts = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     return {
         path.relative_to(PACKAGE).as_posix(): parsed(text)
@@ -75,7 +78,7 @@ def modules() -> dict[str, ast.Module]:
 def parsed(text: str) -> ast.Module:
     """Parse a module; each node gets its parent, and its place among its siblings."""
     tree = ast.parse(text)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         for child in ast.iter_child_nodes(node):
             child.parent = node
     return tree
@@ -83,8 +86,9 @@ def parsed(text: str) -> ast.Module:
 
 def lacking(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
     """Yield what some system lacks: the node, its kind, and its name."""
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    every = [*nodes(tree)]
+    documentation = {id(node.value) for node in every if isinstance(node, ast.Expr)}
+    for node in every:
         match node:
             case ast.Import(names=names):
                 found = [name.name for name in names if name.name in other_system.MODULES]
@@ -201,7 +205,7 @@ def test_text_is_utf8_whatever_the_system_uses():
     calls = [
         (path, node)
         for path, tree in modules().items()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Call)
     ]
     assert not [f"{path}:{call.lineno}" for path, call in calls if opens_text(call)]

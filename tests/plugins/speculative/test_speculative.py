@@ -23,6 +23,7 @@ compiled = pytest.mark.skipif(library() is None, reason="without the compiled li
 TEXT = "".join(f"{n}. the cat sat on mat {n % 7}, and the dog sat by it\n" for n in range(150))
 TRAIN = ("--steps", "150", "--batch-size", "8", "--val", "none", "--seed", "1", "--quiet")
 TRANSFORMER = ("--model", "transformer", "--heads", "2", "--layers", "2", "--hidden-size", "16")
+UNTRAINED = ("--model", "lstm", "--hidden-size", "8", "--steps", "1")
 PROMPTS = [TEXT[:40], "1", "the dog sat on the mat, the dog", "", TEXT[30:33], "a\nb\na\nb\na"]
 
 
@@ -38,10 +39,10 @@ def home(tmp_path_factory):
             "m": (*TRANSFORMER, "--seq-len", "24"),
             "learned": (*TRANSFORMER, "--seq-len", "64", "--set", "positions=learned"),
             "lstm": ("--model", "lstm", "--hidden-size", "16", "--seq-len", "24"),
-            "backward": ("--model", "lstm", "--hidden-size", "8", "--direction", "backward"),
-            "bytes": ("--model", "lstm", "--hidden-size", "8", "--tokenizer", "byte"),
+            "backward": (*UNTRAINED, "--direction", "backward"),
+            "bytes": (*UNTRAINED, "--tokenizer", "byte"),
         }.items():
-            assert run(["train", str(file), "--name", name, *more, *TRAIN]) == 0
+            assert run(["train", str(file), "--name", name, *TRAIN, *more]) == 0
         grams = ("--model", "ngram", "--order", "4", "--val", "none", "--quiet")
         assert run(["train", str(file), "--name", "grams", *grams]) == 0
         yield
