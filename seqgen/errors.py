@@ -146,14 +146,22 @@ def ran_out_of_memory(error: BaseException) -> bool:
     return known or isinstance(error, MemoryError)
 
 
-def look_up(kind: str, name: str, rows: Mapping[str, Row]) -> Row:
+def look_up(kind: str, name: str, rows: Mapping[str, Row], listing: str = "") -> Row:
     """Look up the row called `name`; the error suggests the closest name.
+
+    Args:
+        kind: what the rows are.
+        name: the row's.
+        rows: all there are.
+        listing: the command that lists them; the error then names the three nearest, not all.
 
     Raises:
         UsageError: there is none; says what it would be, and names the nearest.
     """
     if name not in rows:
-        listed = f"; there are {', '.join(rows)}" if rows else ""
+        nearest = sorted(rows, key=lambda row: _edits(_fold(str(name)), _fold(row)))[:3]
+        listed = f"; the nearest are {', '.join(nearest)}; {listing} lists all" if listing else ""
+        listed = listed or (f"; there are {', '.join(rows)}" if rows else "")
         hint = did_you_mean(name, rows) or listed
         raise UsageError(f"no {kind} is called {name!r}{hint}")
     return rows[name]

@@ -50,6 +50,8 @@ def named_when_written(about: Path, name: Callable[[], Path]) -> Iterator[IO[byt
     try:
         handle, temporary, lock = _temporary(about)
     except OSError as error:
+        if error.errno == errno.ENOENT and about.parent.is_dir():  # as in /proc
+            error.strerror = "no file can be made in this folder; choose another"
         raise _error_about(about, error) from None
     with lock:
         try:

@@ -229,6 +229,7 @@ ARCHITECTURES: dict[str, Architecture] = _architectures()
 DEFAULT = "lstm"
 # The name of no architecture: `train` is to choose what suits the text, as it does unless told.
 AUTO = "auto"
+LISTING = "seqgen models --architectures"
 UNLESS_TOLD = AUTO
 
 
@@ -261,7 +262,7 @@ def architecture(name: str) -> Architecture:
         return ARCHITECTURES[trunk].for_task(task.name)
     if name not in ARCHITECTURES and (plugin := missing_plugin(str(name))) is not None:
         raise UsageError(f"{name} needs the plugin {plugin}, which is not installed")
-    return look_up("architecture", name, ARCHITECTURES)
+    return look_up("architecture", name, ARCHITECTURES, LISTING)
 
 
 def known_architecture(name: str) -> Architecture | None:
@@ -288,7 +289,7 @@ def architecture_to_train(name: str | None) -> str | None:
     if known_architecture(name) is None and missing_plugin(name) is None:
         if hint := pretrained_hint(name):
             raise UsageError(f"no architecture is called {name!r}{hint}")
-        look_up("architecture", name, {**ARCHITECTURES, AUTO: None})
+        look_up("architecture", name, {**ARCHITECTURES, AUTO: None}, LISTING)
     return name
 
 

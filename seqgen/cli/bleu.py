@@ -11,8 +11,7 @@ from seqgen.cli.shell.inputs import Inputs, piped_input
 from seqgen.cli.shell.output import Output, RecordedOutput, put, put_record, say
 from seqgen.cli.shell.pairs import check_one_pipe
 from seqgen.cli.shell.tables import figure, interval, put_table
-from seqgen.errors import UsageError
-from seqgen.settings import Options, file_argument
+from seqgen.settings import Options, file_argument, require
 from seqgen.settings.scoring import BleuTest, MetricOptions
 
 if TYPE_CHECKING:
@@ -71,17 +70,15 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
 
     if len(files) == 1 and files != ["-"] and piped_input() is not None:
         files = ["-", *files]
-    if len(files) < 2:
-        raise UsageError("give HYP and at least one REF; HYP may be - or piped in")
+    require(len(files) >= 2, "give HYP and at least one REF; HYP may be - or piped in")
     check_one_pipe(*files, *against)
     inputs = Inputs()
     hypothesis, *references = map(inputs.open_one, files)
     systems = [hypothesis, *map(inputs.open_one, against)]
     texts = {source.title: source.chunks() for source in systems}
-    if len(texts) < len(systems):
-        raise UsageError("--against must be a file other than HYP")
+    require(len(texts) == len(systems), "--against must be a file other than HYP")
     return read_texts(
-        texts, {f"reference {n} ({s.name})": s.chunks() for n, s in enumerate(references)}
+        texts, {f"reference {n} ({s.name})": s.chunks() for n, s in enumerate(references, 1)}
     )
 
 

@@ -30,7 +30,6 @@ from seqgen.cli.shell.tables import (
     percentage,
     put_columns,
 )
-from seqgen.errors import UsageError
 from seqgen.settings import NumberFormat, OptionRule, Options, Panel, argument, require, setting
 from seqgen.settings.generation import Translation
 from seqgen.settings.scoring import CacheOptions, Scoring, TextScoring, TranslationScores
@@ -69,8 +68,7 @@ class ComparedModels(Options, panel=Panel.MODEL):
         from seqgen.scoring.compare import all_models
         from seqgen.store.loading import Work, load
 
-        if bool(self.models) == self.all_:
-            raise UsageError("give the models to compare, or --all")
+        require(bool(self.models) != self.all_, "give the models to compare, or --all")
         names = list(all_models()) if self.all_ else self.models
         require(bool(names), "there is no trained language model yet; run seqgen train FILE first")
         device, cache = machine.device, looked_up.config

@@ -33,7 +33,7 @@ from seqgen.cli.shell.tables import (
     put_table,
 )
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import REQUIRED, Options, Panel, argument, flatten_settings, setting
+from seqgen.settings import REQUIRED, Options, Panel, argument, flatten_settings, require, setting
 from seqgen.wording import first_names, format_value, plural
 
 
@@ -195,8 +195,7 @@ def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
     `seqgen compare` scores models on the same text, with intervals.
     """
     found = {model.name: model for model in map(store.find, compared.names)}
-    if len(found) < 2:
-        raise UsageError("give two models or more")
+    require(len(found) >= 2, "give two models or more")
     settings = {
         name: {"architecture": model.config["architecture"], **flatten_settings(model.config)}
         for name, model in found.items()

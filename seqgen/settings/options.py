@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import PurePath
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from seqgen import hooks
 from seqgen.errors import UsageError, did_you_mean
-from seqgen.settings.setting import Config, Flag, OptionRule, OptionRules, require, shorten
+from seqgen.settings.setting import Config, Flag, require, shorten
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -183,20 +183,6 @@ class Options(Config):
             raise UsageError(f"there is no option {name!r}{hint}")
         return options
 
-    def __post_init__(self) -> None:
-        """Check each value, and the rules that options declare; see `check_rules`."""
-        super().__post_init__()
-        check_rules(self)
-
-    def values(self) -> Iterator[OptionValue]:
-        """Yield every option with its value, including nested groups, in order."""
-        for name, field in self.fields().items():
-            value = getattr(self, name)
-            if isinstance(value, Options):
-                yield from value.values()
-            else:
-                yield OptionValue(self.name_of(name), value, field)
-
     @property
     def keywords(self) -> dict[str, Any]:
         """The value of each option by name, including nested groups, for `of`."""
@@ -212,94 +198,6 @@ class Options(Config):
     def given(self) -> list[str]:
         """The flags whose value differs from the default, in order."""
         return [option.flag for option in self.values() if option.is_given]
-
-
-@dataclass(frozen=True)
-class OptionValue:
-    """An option of a call and its value.
-
-    Attributes:
-        flag: its name as it is typed; of an argument, what help calls it.
-        value: its value.
-        field: the field that declares it.
-    """
-
-    flag: str
-    value: Any
-    field: dataclasses.Field
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the value differs from the default."""
-        return bool(self.value != self.field.default)
-
-    @property
-    def each(self) -> tuple[str, ...]:
-        """The values of an option as a sequence, even if it takes one; defaults in words."""
-        several = self.value if isinstance(self.value, tuple) else (self.value,)
-        return tuple(map(str, several)) or (self.field.metadata["flag"].without,)
-
-    def meets(self, condition: str) -> bool:
-        """Check whether the option meets the condition of an `OptionRule`."""
-        flag, _, value = condition.partition(" ")
-        if condition in PANELS:
-            return self.is_given and self.field.metadata["flag"].panel == condition
-        if flag != self.flag:
-            return False
-        if value == "...":
-            return len(self.each) > 1
-        return value in self.each if value else self.is_given
-
-
-# The errors of rules that have no message of their own.
-CONFLICT = "give {flag} or {other}, not both"
-NEED = "{flag} belongs to {others}"
-ONLY_FOR = "{flag} is for {others}, not {value}"
-
-
-def check_rules(*groups: Options) -> None:
-    """Refuse options that exclude each other, or that lack one which they need.
-
-    Args:
-        groups: all options of a call. A rule about options that are not among them holds, and so
-            do the rules of an option that is turned off.
-
-    Raises:
-        UsageError: names the first option that breaks a rule.
-    """
-    options = [option for group in groups for option in group.values()]
-    for option in options:
-        off = option.value is False or not option.is_given
-        if not off and (problem := _broken_rule(option, options)):
-            raise UsageError(problem)
-
-
-def _broken_rule(option: OptionValue, options: Sequence[OptionValue]) -> str | None:
-    """Find the first rule of a given option that is broken, and build its error."""
-    flag: Flag = option.field.metadata["flag"]
-    words = {"flag": option.flag, "typed": f"{option.flag} {option.value}"}
-    others = [other for other in options if other.flag != option.flag]
-    for rule in _rules(flag.conflicts):
-        for condition in rule.others:
-            if met := next((other for other in others if other.meets(condition)), None):
-                named = condition if condition.startswith(f"{met.flag} ") else met.flag
-                return (rule.message or CONFLICT).format(**words, other=named)
-    for declared, message in ((flag.needs, NEED), (flag.only_for, ONLY_FOR)):
-        for rule in _rules(declared):
-            flags = {condition.partition(" ")[0] for condition in rule.others}
-            known = [other for other in others if other.flag in flags]
-            if known and not any(one.meets(c) for c in rule.others for one in known):
-                words |= {"others": " or ".join(rule.others), "value": known[0].each[0]}
-                return (rule.message or message).format(**words)
-    return None
-
-
-def _rules(declared: OptionRules) -> list[OptionRule]:
-    """List the rules that a flag declares; options without a message form one rule."""
-    several = declared if isinstance(declared, tuple) else (declared,)
-    plain = tuple(one for one in several if isinstance(one, str))
-    rules = [one for one in several if isinstance(one, OptionRule)]
-    return [OptionRule(plain), *rules] if plain else rules
 
 
 def group(options: type[Options]) -> Any:

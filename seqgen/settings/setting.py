@@ -8,7 +8,7 @@ import functools
 import inspect
 import math
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from types import UnionType
@@ -173,8 +173,9 @@ class OptionRule:
     Attributes:
         others: the other options as they are typed. "--metric" stands for any value but the
             default, "--metric bleu" for that value, "--model ..." for several; "DATA" is an
-            argument, and a heading of help (`Panel`) is any option under it. Options that a command
-            does not have, such as those of a plugin that is not installed, break no rule.
+            argument, and a heading of help (`Panel`) is any option under it. "lora" and
+            "positions=rope" are settings, for rules of settings. Options that a command does not
+            have, such as those of a plugin that is not installed, break no rule.
         message: the error, with {flag} for the option, {typed} for it and its value, and {other}
             for the other option; "" for the default of each kind of rule.
     """
@@ -280,10 +281,20 @@ class Config:
         return value
 
     def __post_init__(self) -> None:
-        """Check each value's type and bounds, and each choice; see `check`."""
+        """Check each value, see `check`, and the rules that fields declare, see `check_rules`."""
         for field in dataclasses.fields(self):
             value = self.check(field.name, getattr(self, field.name))
             object.__setattr__(self, field.name, value)
+        check_rules(self)
+
+    def values(self) -> Iterator[OptionValue]:
+        """Yield every option with its value, including nested groups, in order."""
+        for name, field in self.fields().items():
+            value = getattr(self, name)
+            if isinstance(value, Config):
+                yield from value.values()
+            else:
+                yield OptionValue(self.name_of(name), value, field)
 
     @classmethod
     def read(cls, table: object) -> Self:
@@ -304,6 +315,101 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Convert the configuration to a JSON-compatible dictionary."""
         return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class OptionValue:
+    """An option of a call and its value.
+
+    Attributes:
+        flag: its name as it is typed; of an argument, what help calls it.
+        value: its value.
+        field: the field that declares it.
+    """
+
+    flag: str
+    value: Any
+    field: dataclasses.Field
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the value differs from the default."""
+        return bool(self.value != self.field.default)
+
+    @property
+    def each(self) -> tuple[str, ...]:
+        """The values of an option as a sequence, even if it takes one; defaults in words."""
+        several = self.value if isinstance(self.value, tuple) else (self.value,)
+        return tuple(map(_shown, several)) or (self.field.metadata["flag"].without,)
+
+    def meets(self, condition: str) -> bool:
+        """Check whether the option meets the condition of an `OptionRule`."""
+        if self.field.metadata["flag"].panel == condition:
+            return self.is_given
+        flag, *value = _words(condition)
+        if flag != self.flag:
+            return False
+        if value == ["..."]:
+            return len(self.each) > 1
+        return value[0] in self.each if value else self.is_given
+
+
+# The errors of rules that have no message of their own.
+CONFLICT = "give {flag} or {other}, not both"
+NEED = "{flag} belongs to {others}"
+SETTING_NEEDS = "{flag} needs {others}"
+ONLY_FOR = "{flag} is for {others}, not {value}"
+
+
+def check_rules(*groups: Config) -> None:
+    """Refuse options or settings that exclude each other, or that lack one which they need.
+
+    Args:
+        groups: all options of a call, or a configuration. A rule about options that are not among
+            them holds, and so do the rules of an option that is turned off.
+
+    Raises:
+        UsageError: names the first option that breaks a rule.
+    """
+    options = [option for group in groups for option in group.values()]
+    for option in options:
+        off = option.value is False or not option.is_given
+        if not off and (problem := _broken_rule(option, options)):
+            raise UsageError(problem)
+
+
+def _broken_rule(option: OptionValue, options: Sequence[OptionValue]) -> str | None:
+    """Find the first rule of a given option that is broken, and build its error."""
+    flag: Flag = option.field.metadata["flag"]
+    words = {"flag": option.flag, "typed": f"{option.flag} {option.value}"}
+    others = [other for other in options if other.flag != option.flag]
+    for rule in _rules(flag.conflicts):
+        for condition in rule.others:
+            if met := next((other for other in others if other.meets(condition)), None):
+                named = condition if condition.startswith(f"{met.flag} ") else met.flag
+                return (rule.message or CONFLICT).format(**words, other=named)
+    need = NEED if option.flag.startswith("-") else SETTING_NEEDS
+    for declared, message in ((flag.needs, need), (flag.only_for, ONLY_FOR)):
+        for rule in _rules(declared):
+            flags = {_words(condition)[0] for condition in rule.others}
+            known = [other for other in others if other.flag in flags]
+            if known and not any(one.meets(c) for c in rule.others for one in known):
+                words |= {"others": " or ".join(rule.others), "value": known[0].each[0]}
+                return (rule.message or message).format(**words)
+    return None
+
+
+def _words(condition: str) -> list[str]:
+    """Split a condition into the name of the option, and its value if there is one."""
+    return condition.replace("=", " ").split()
+
+
+def _rules(declared: OptionRules) -> list[OptionRule]:
+    """List the rules that a flag declares; options without a message form one rule."""
+    several = declared if isinstance(declared, tuple) else (declared,)
+    plain = tuple(one for one in several if isinstance(one, str))
+    rules = [one for one in several if isinstance(one, OptionRule)]
+    return [OptionRule(plain), *rules] if plain else rules
 
 
 def conform(name: str, value: Any, kind: Any) -> Any:

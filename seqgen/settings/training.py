@@ -10,7 +10,7 @@ from typing import Any, Literal
 from seqgen.settings import ranges
 from seqgen.settings.options import CHOSEN, Panel, Precision, parse_size
 from seqgen.settings.regimes import RegimeConfig
-from seqgen.settings.setting import MOST_STEPS, Choices, Span, require, setting
+from seqgen.settings.setting import MOST_STEPS, Choices, OptionRule, Span, require, setting
 
 Optimizer = Literal["sgd", "adagrad", "rmsprop", "adam", "adamw", "muon"]
 Windows = Literal["random", "sequential"]
@@ -35,6 +35,7 @@ ADAPTIVE_LR = 0.01
 
 # With low-rank adapters, these replace an architecture's recipe: A and B are factors of an update.
 ADAPTER_RECIPE: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
+NEEDS_ADAPTERS = OptionRule(("lora",), "{flag} needs lora, the adapters' rank")
 
 
 def adapt_recipe(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,14 +256,20 @@ class TrainingConfig(RegimeConfig):
         "With init_from: keep that model as it is, and train and store only low-rank adapters of "
         "this rank r on every matrix between embedding and softmax (Hu et al. 2021).",
         bounds=ranges.WIDTHS,
+        needs=OptionRule(
+            ("init_from",), "lora trains adapters of a trained model: give it as --init-from NAME"
+        ),
     )
     lora_alpha: float | None = setting(
         "With lora: scale of the adapters, which are multiplied by lora_alpha / r; by default r.",
         bounds=ranges.RATES,
+        needs=NEEDS_ADAPTERS,
     )
     lora_base: Literal["float32", "bf16"] | None = setting(
         "With lora: type in which the frozen matrices are kept in memory; by default that of the "
-        "base's file, also blocks of 4 or 8 bits, and bf16 instead of float32 if precision is bf16."
+        "base's file, also blocks of 4 or 8 bits, and bf16 instead of float32 if precision is "
+        "bf16.",
+        needs=NEEDS_ADAPTERS,
     )
     features: str | None = setting(
         "For --task: also give the encoder the features of this trained model, which is not "
@@ -359,15 +366,7 @@ class TrainingConfig(RegimeConfig):
             parse_size("--memory", self.memory)
         self._fill_in("warmup", WARMUPS.get(self.schedule, 0.02))
         self._fill_in("min_lr", LEAST_RATES.get(self.schedule, 0.0))
-        adapts = self.lora is not None
-        for name in ("lora_alpha", "lora_base"):
-            unneeded = getattr(self, name) is None
-            require(adapts or unneeded, f"{name} needs lora, the adapters' rank")
-        require(
-            not adapts or self.init_from is not None,
-            "lora trains adapters of a trained model: give it as --init-from NAME",
-        )
-        if adapts:
+        if self.lora is not None:
             self._fill_in("lora_alpha", float(self.lora))
         long_enough = self.k2 is None or self.k2 >= self.seq_len
         require(long_enough, f"k2 must be at least seq_len, {self.seq_len}, not {self.k2}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_os_errors
 from seqgen.files import move_folder
+from seqgen.settings import require
 from seqgen.settings.other_tools import pretrained_hint
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
@@ -40,8 +41,7 @@ def check_name(name: str) -> None:
     Raises:
         UsageError: says what a valid name is.
     """
-    if name == LATEST:
-        raise UsageError("the name 'latest' is reserved: it means the model written last")
+    require(name != LATEST, "the name 'latest' is reserved: it means the model written last")
     if not NAME.fullmatch(name):
         rule = "use letters, digits and . _ -, and begin with a letter or digit"
         if ":" in name:
@@ -226,8 +226,7 @@ def _weighted(part: str) -> tuple[str, float | None]:
         return part, None
     if weight is None:
         return part, None
-    if not 0 <= weight <= 1:
-        raise UsageError(f"the weight of {name} must be from 0 to 1, not {number}")
+    require(0 <= weight <= 1, f"the weight of {name} must be from 0 to 1, not {number}")
     return name, weight
 
 

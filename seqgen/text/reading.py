@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, Literal
 
 from seqgen import hooks
-from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
+from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_unreadable
 from seqgen.hooks import InstalledPlugin
 from seqgen.limits import whole_lines
 from seqgen.packages import require_packages
@@ -266,6 +266,7 @@ def files_in(given: str | Path) -> list[Path] | None:
             raise SeqgenError(f"no file matches {name}")
         return files
     hint = "; a text itself is read from standard input" if re.search(r"\s", str(name)) else ""
+    hint = did_you_mean(name.name, (path.name for path in name.parent.glob("*"))) or hint
     raise SeqgenError(f"there is no file {name}{hint}")
 
 

@@ -242,6 +242,8 @@ def test_no_text_at_all(own, cli, tmp_path):
     refused(cli("tokenize", "To be"), 1, "no file To be; a text itself is read from standard input")
     refused(cli("train", "gru", tmp_path / "gone"), 2, "no file gru; .* give --model gru")
     refused(cli("train", "gpt"), 2, "give --preset gpt")
+    (tmp_path / "book.txt").write_text("a text")
+    refused(cli("train", tmp_path / "boook.txt"), 1, r"boook\.txt; did you mean 'book\.txt'\?$")
     refused(cli("train", ""), 2, "a file has no name")
     refused(cli("sample"), 1, "run seqgen train")
     refused(cli("perplexity"), 1, "run seqgen train")
@@ -254,6 +256,29 @@ def test_a_home_that_is_a_file_is_named_before_any_work(cli, text, tmp_path, mon
     calls = [["train", text, *counted], ["import", tmp_path / "file"], ["sample"]]
     for command in installed(calls):
         refused(cli(*command), 1, "^seqgen: SEQGEN_HOME=.* is a file; set it to a folder")
+
+
+def test_a_file_whose_name_begins_with_a_dash(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("-dash.txt").write_text("a text")
+    refused(cli("train", "-dash.txt"), 2, r"-dash\.txt; the file of this name is \./-dash\.txt")
+
+
+def test_an_unknown_architecture_names_the_nearest_and_where_all_are(cli):
+    listed = r"no architecture is called 'gptt'; the nearest are (\w+), (\w+), (\w+); "
+    refused(cli("train", "x", "--model", "gptt"), 2, f"{listed}seqgen models --architectures lists")
+
+
+@pytest.mark.parametrize(
+    ("out", "code", "pattern"),
+    [
+        ("none/x.tok", 2, r"there is no folder .*none: make it, or give another --out$"),
+        ("/proc/x.tok", 1, "no file can be made in this folder; choose another$"),
+    ],
+)
+def test_output_into_a_folder_that_is_not_there(shared, cli, text, tmp_path, out, code, pattern):
+    call = cli("tokenize", text, "--tokenizer", "byte", "--out", tmp_path / out)
+    refused(call, code, pattern)
 
 
 @pytest.mark.parametrize("below", ["file", "proc"])

@@ -276,8 +276,8 @@ def test_standard_input_is_the_hypothesis(cli, write, monkeypatch):
 @pytest.mark.parametrize(
     ("lines", "more", "code", "pattern"),
     [
-        (["a"], [], 1, "has 2 lines and reference 0 .* 1: line n"),
-        (["a", "b", "c"], [], 1, "has 2 lines and reference 0 .* 3"),
+        (["a"], [], 1, r"has 2 lines and reference 1 \(.*\) has 1: line n"),
+        (["a", "b", "c"], [], 1, r"has 2 lines and reference 1 \(.*\) has 3"),
         ([], [], 1, "has no line"),
         (
             ["a", "b"],

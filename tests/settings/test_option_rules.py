@@ -1,11 +1,13 @@
 """Options that exclude or need others: declared where an option is, checked in one place."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from seqgen.cli.shell.flags import takes_options
 from seqgen.errors import UsageError
-from seqgen.settings.options import Options, Panel, check_rules, group
-from seqgen.settings.setting import NOT_TOGETHER, ONE_MODEL, OptionRule, setting
+from seqgen.settings.options import Options, Panel, group
+from seqgen.settings.setting import NOT_TOGETHER, ONE_MODEL, Config, OptionRule, check_rules, setting
 
 KINDS = "--whole", "--lines", "--words"
 
@@ -82,3 +84,31 @@ def test_groups_of_a_command_are_checked_together():
         command(within=1, without=False)
     command(within=1, without=True)
     assert got == [(Of(within=1), Other(without=True))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape(Config):
+    """Settings of which some need others."""
+
+    places: str = setting("Kind of places.", "turned")
+    width: int | None = setting(
+        "Their width.",
+        needs=("places=learned", "places=added", OptionRule(("tied=false",))),
+    )
+    tied: bool = setting("Share a matrix.")
+    cap: float | None = setting("A bound.", needs="drop=0")
+    drop: float = setting("A share.", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"width": 2}, "width needs places=learned or places=added"),
+        ({"width": 2, "places": "added", "tied": True}, "width needs tied=false"),
+        ({"cap": 1, "drop": 0.5}, "cap needs drop=0"),
+    ],
+)
+def test_settings_declare_rules_too(given, error):
+    with pytest.raises(UsageError, match=f"^{error}$"):
+        Shape(**given)
+    assert Shape(width=2, places="learned", cap=1.0).drop == 0

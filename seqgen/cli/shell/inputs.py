@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from seqgen.cli.shell import recording
-from seqgen.cli.shell.output import announce
+from seqgen.cli.shell.output import announce, say
 from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
 from seqgen.files import input_title
 from seqgen.limits import read_whole
+from seqgen.settings import require
 from seqgen.wording import first_names, plural
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def file_name(name: str) -> str:
     Raises:
         UsageError: it is empty, as it is where a shell's variable is not set.
     """
-    if not name:
-        raise UsageError("a file has no name: the argument is empty (is a shell variable unset?)")
+    require(bool(name), "a file has no name: the argument is empty (is a shell variable unset?)")
     return name
 
 
@@ -268,8 +268,7 @@ class Inputs:
             UsageError: it is a folder or a pattern of several.
         """
         source, *others = self._named(name)
-        if others:
-            raise UsageError(f"{name} is {1 + len(others)} files: give one")
+        require(not others, f"{name} is {1 + len(others)} files: give one")
         return source
 
     def read_text(self, name: str, documents: Documents) -> str:
@@ -389,6 +388,8 @@ class Inputs:
     def _pipe(self, name: str, identity: Identity | None) -> Input:
         if identity not in self._known:
             standard = name == "-" or identity == _identity(_standard_input())
+            if not (standard or self._quiet or Path(name).name.isdecimal()):
+                say(f"reading the pipe {name}, which waits for a program that writes to it")
             coming = input_bytes() if standard else _blocks_of(Path(name))
             self._known[identity] = Input(name, identity, Pipe(coming))
         return self._known[identity]
@@ -401,6 +402,8 @@ class Inputs:
 
         if source.identity not in self._kept_texts:
             ending = ".txt"
+            if next(source.content.blocks(), b"") == b"":
+                raise SeqgenError(f"{source.title} is empty: pipe a text in, or give files")
             if not source.content.begins_with(MAGIC):
                 # Names what it is, if it begins as no text does.
                 ending = ending_of_text(next(source.chunks(), ""))

@@ -9,7 +9,7 @@ from pathlib import Path
 from seqgen.cli.shell.output import Output, announce
 from seqgen.errors import Interrupted, SeqgenError, UsageError
 from seqgen.settings import Flag, Options
-from seqgen.settings.options import OptionValue
+from seqgen.settings.setting import OptionValue
 
 # The option that names the stored model of a command.
 MODEL_FLAG = "-m"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -210,6 +211,8 @@ def option_hint(
     from seqgen.settings import DataConfig
     from seqgen.settings.training import BUDGETS, TrainingConfig
 
+    if Path(typed).exists():
+        return f"; the file of this name is ./{typed}"
     flags = flags_of(command)
     word, meant = _option_word(typed, command.name), find_setting(_name(typed))
     near = [*word.near, _flag(meant)]

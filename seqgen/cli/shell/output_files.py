@@ -15,7 +15,7 @@ from seqgen.cli.shell.output import as_shown, is_terminal
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.files import begins_with
 from seqgen.packages import require_packages
-from seqgen.settings import Options, Panel, setting
+from seqgen.settings import Options, Panel, require, setting
 
 # How the names of pictures and of pages end.
 PICTURES, PAGES = (".svg", ".png"), (".html", ".htm")
@@ -61,17 +61,16 @@ def check_out(
             replaced.
     """
     out = out.resolve()
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent}: make it, or give another {flag}")
     if not out.exists():
         return out
-    if not out.is_file():
-        raise UsageError(f"{out} is not a regular file: give another {flag}")
+    require(out.is_file(), f"{out} is not a regular file: give another {flag}")
     _refuse_inputs(out, sources, flag)
     if out.stat().st_size == 0:
         return out
-    if not is_kind(out):
-        raise UsageError(f"{out} exists and is not {kind}: give another {flag}")
-    if not overwrite:
-        raise UsageError(f"{out} exists: add --overwrite to replace it, or give another {flag}")
+    require(is_kind(out), f"{out} exists and is not {kind}: give another {flag}")
+    require(overwrite, f"{out} exists: add --overwrite to replace it, or give another {flag}")
     return out
 
 
@@ -89,8 +88,7 @@ def check_out_folder(out: Path, is_own: Callable[[PurePath], bool], overwrite: b
     out = out.resolve()
     if not out.exists():
         return out
-    if not out.is_dir():
-        raise UsageError(f"{out} is not a folder: give another --out")
+    require(out.is_dir(), f"{out} is not a folder: give another --out")
     there = sorted(out.iterdir())
     folders = [path for path in there if path.is_dir() and not path.is_symlink()]
     parts = (path.relative_to(out) for path in chain(there, *(f.iterdir() for f in folders)))
@@ -143,8 +141,7 @@ def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool)
         raise UsageError(f"{written[0]} is not a tokenizer of seqgen: give another --out")
     if (out.resolve().parent / store.CONFIG).exists():
         raise UsageError(f"{out} is the tokenizer of a model: give another --out")
-    if not overwrite:
-        raise UsageError(f"{out} has a tokenizer: add --overwrite, or give another --out")
+    require(overwrite, f"{out} has a tokenizer: add --overwrite, or give another --out")
 
 
 def _refuse_inputs(out: Path, sources: Iterable[Input], flag: str = "--out") -> None:

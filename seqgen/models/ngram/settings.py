@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seqgen.registry import SHARED_DOCS
-from seqgen.settings import ModelConfig, Span, ranges, require, setting, shorten
+from seqgen.settings import ModelConfig, OptionRule, Span, ranges, require, setting, shorten
 from seqgen.settings.model import Smoothing
 
 # The highest order: V^N is still a number that can be written down.
@@ -32,6 +32,7 @@ class NGramConfig(ModelConfig):
         "With smoothing=kneser-ney: number subtracted from every count of an n-gram seen, for every"
         " order, such as 0.75; by default each order's is estimated from counts of counts.",
         bounds=ranges.POSITIVE_SHARES,
+        needs=OptionRule(("smoothing=kneser-ney",), "discount needs --smoothing kneser-ney"),
     )
     interpolate_unigrams: bool = setting(
         "With smoothing=kneser-ney and modified-kneser-ney: discount unigrams too and interpolate"
@@ -56,10 +57,6 @@ class NGramConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.discount is None or self.smoothing == "kneser-ney",
-            "discount needs --smoothing kneser-ney",
-        )
         require(
             self.interpolate_unigrams or self.smoothing in ("kneser-ney", "modified-kneser-ney"),
             "interpolate_unigrams=false needs --smoothing kneser-ney or modified-kneser-ney",

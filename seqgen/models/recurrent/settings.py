@@ -11,6 +11,7 @@ from seqgen.errors import UsageError, did_you_mean
 from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.shared_settings import shared
 from seqgen.settings import MOST_LAYERS, MOST_WIDTH, ModelConfig, Size, ranges, require, setting
+from seqgen.settings.setting import OptionRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +160,7 @@ class RecurrentConfig(CellRegularisers):
         "Let each layer read the first layer's input and the outputs of all layers below it, side"
         " by side (dense connections, Huang et al. 2017); the softmax layer reads the last layer.",
         False,
+        needs=OptionRule(("residual=false",), "dense=true needs residual=false, and vice versa"),
     )
     dropout: float = shared(
         "dropout",
@@ -194,6 +196,7 @@ class RecurrentConfig(CellRegularisers):
         "For batch_norm: each layer's output before it is read (output), or the product of its "
         "input, W_h h + BN(W_x x) (input; Laurent et al. 2016).",
         "output",
+        needs=OptionRule(("batch_norm=true",), "batch_norm_at=input needs batch_norm=true"),
     )
     pointer: int = setting(
         "Number of recent tokens that a learned pointer can copy from, mixed with the softmax by "
@@ -213,11 +216,6 @@ class RecurrentConfig(CellRegularisers):
         require(
             self.one_width or not self.residual,
             "residual needs layers of one width, without last_size",
-        )
-        norms = self.batch_norm or self.batch_norm_at == "output"
-        require(norms, "batch_norm_at=input needs batch_norm=true")
-        require(
-            not (self.dense and self.residual), "dense=true needs residual=false, and vice versa"
         )
         if self.tie_weights:
             require(self.input == "embedding", "tie_weights needs --set input=embedding")

@@ -11,7 +11,7 @@ from seqgen.engines.parts import Linear, Piece, Table
 from seqgen.models.recurrent.settings import CellRegularisers, RecurrentConfig
 from seqgen.models.shared_settings import shared
 from seqgen.models.transformer.settings import TransformerConfig
-from seqgen.settings import ModelConfig, Size, look_up_ratio, ranges, require, setting
+from seqgen.settings import ModelConfig, OptionRule, Size, look_up_ratio, ranges, require, setting
 from seqgen.settings.setting import MOST_TOKENS
 
 # Dropout by the overfitting ratio, as for models of text: where targets are sentences, and where
@@ -136,6 +136,7 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         "et al. 2015), or attention by the state before it, whose result enters the cell beside "
         "the embedding (bahdanau; Bahdanau et al. 2015), one token at a time.",
         "luong",
+        conflicts=OptionRule(("attention=none",), "decoder=bahdanau needs attention"),
     )
     readout: Literal["tanh", "concat", "maxout"] = setting(
         "What the softmax layer reads of state s and attended source a: tanh(W [s; a]) (tanh; "
@@ -148,13 +149,17 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         "Feed each step what the softmax layer read in the previous one (Luong et al. 2015)."
     )
     coverage: bool = setting(
-        "Let attention scores depend on the attention paid so far (Tu et al. 2016)."
+        "Let attention scores depend on the attention paid so far (Tu et al. 2016).",
+        needs="attention=additive",
     )
     residual: bool = shared("residual", False)
     dropout: float = shared(
         "dropout", 0.2, " It applies to the input of each layer and of the softmax layer."
     )
-    tie_weights: bool = setting("Share the target's embedding matrix with the softmax layer.")
+    tie_weights: bool = setting(
+        "Share the target's embedding matrix with the softmax layer.",
+        conflicts=OptionRule(("readout=concat",), "tie_weights needs readout=tanh or maxout"),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,8 +170,6 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
             equal_widths or not self.tie_weights,
             "tie_weights needs embedding_size equal to hidden_size",
         )
-        narrow = self.readout != "concat" or not self.tie_weights
-        require(narrow, "tie_weights needs readout=tanh or maxout")
         require(
             equal_widths or self.encoder != "none",
             "encoder=none needs embedding_size equal to hidden_size",
@@ -176,10 +179,6 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
             equal_widths or not dots,
             "attention=dot with query=word needs embedding_size equal to hidden_size",
         )
-        covers = not self.coverage or self.attention == "additive"
-        require(covers, "coverage needs attention=additive")
-        asks = self.decoder == "luong" or self.attention != "none"
-        require(asks, "decoder=bahdanau needs attention")
         linked = self.attention != "none" or self.bridge != "none"
         require(linked, "with attention=none and bridge=none the source would not be read")
 

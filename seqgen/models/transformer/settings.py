@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from seqgen.models.shared_settings import shared
-from seqgen.settings import MOST_WIDTH, ModelConfig, Size, ranges, require, setting
+from seqgen.settings import MOST_WIDTH, ModelConfig, OptionRule, Size, ranges, require, setting
 
 # The angles of every position are kept at hand, hundreds of bytes each.
 MOST_WINDOW = 1 << 18
@@ -87,6 +87,7 @@ class TransformerConfig(ModelConfig):
         " with the embeddings, which are so much narrower than hidden_size; by default both have"
         " that width and are added.",
         bounds=ranges.WIDTHS,
+        needs=("positions=learned", "positions=sinusoidal", OptionRule(("tie_weights=false",))),
     )
     norm: Literal["rmsnorm", "layernorm"] = setting("Normalisation layer.", "rmsnorm")
     norm_position: Literal["pre", "post", "output", "both"] = setting(
@@ -111,6 +112,7 @@ class TransformerConfig(ModelConfig):
         "Squash the scores of attention softly into -C to C, by C tanh(x / C), as in Gemma 2.",
         above=0,
         high=1e6,
+        needs="attention_dropout=0",
     )
     logit_softcap: float | None = setting("The same of the logits.", above=0, high=1e6)
     qkv_activation: Literal["tanh", "sigmoid", "relu"] | None = setting(
@@ -193,6 +195,7 @@ class TransformerConfig(ModelConfig):
         " rope_scaling, as in Gemma 3; by default rope_theta with its scaling.",
         low=1,
         high=1e12,
+        needs=("sliding_window", OptionRule(("positions=rope",))),
     )
     nope_every: int | None = setting(
         "With positions=rope: every N-th layer knows no positions, as in SmolLM3.",
@@ -216,20 +219,11 @@ class TransformerConfig(ModelConfig):
         even = self.positions != "rope" or self.head_width % 2 == 0
         require(even, f"rope needs an even head size, not {self.head_width}")
         if self.position_size is not None:
-            added = self.positions != "rope"
-            require(added, "position_size needs positions=learned or positions=sinusoidal")
             leaves = self.position_size < self.hidden_size
             require(leaves, f"position_size must be less than hidden_size, {self.hidden_size}")
-            require(not self.tie_weights, "position_size needs tie_weights=false")
         low, high = self.rope_low_factor, self.rope_high_factor
         yarn = self.rope_scaling == "yarn"
         require(not yarn or self.rope_theta > 1, "rope_scaling=yarn needs a rope_theta above 1")
-        kept = self.attention_softcap is None or self.attention_dropout == 0
-        require(kept, "attention_softcap needs attention_dropout=0")
-        local = self.sliding_rope_theta is None or self.sliding_window is not None
-        require(local, "sliding_rope_theta needs a sliding_window")
-        alone = self.sliding_rope_theta is None or self.positions == "rope"
-        require(alone, "sliding_rope_theta needs positions=rope")
         fits = self.rope_scaling not in ("llama3", "yarn") or low < high
         require(fits, f"rope_low_factor must be less than rope_high_factor, {high:g}, not {low:g}")
 
