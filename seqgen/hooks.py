@@ -462,13 +462,27 @@ def plugin_of(target: str) -> str | None:
 
 
 def missing_plugin(name: str) -> str | None:
-    """Name the missing plugin of an architecture, task, tokenizer or method.
+    """Name the missing plugin of something in the table `seqgen.plugins.BROUGHT`.
 
     None if the plugin is installed, if it needs none, or is unknown.
     """
     brought = importlib.import_module("seqgen.plugins").BROUGHT
     owner = next((plugin for plugin, names in brought.items() if name in names), None)
     return None if owner in {one.name for one in plugins()} else owner
+
+
+def require_plugin(name: str, what: str = "") -> None:
+    """Refuse something whose plugin is not installed; see `missing_plugin`.
+
+    Args:
+        name: as the table has it.
+        what: how messages call it, if that is not its name.
+
+    Raises:
+        UsageError: names the plugin.
+    """
+    if (plugin := missing_plugin(name)) is not None:
+        raise UsageError(f"{what or name} needs the plugin {plugin}, which is not installed")
 
 
 def options(place: str) -> dict[str, Any]:

@@ -239,8 +239,7 @@ def task_on_features(name: str) -> Task:
     Raises:
         UsageError: there is none; names the nearest, or the plugin that is missing.
     """
-    if (plugin := hooks.missing_plugin(name)) is not None:
-        raise UsageError(f"--task {name} needs the plugin {plugin}, which is not installed")
+    hooks.require_plugin(name, f"--task {name}")
     return look_up("task", name, {task.name: task for task in ON_FEATURES})
 
 
@@ -260,8 +259,8 @@ def architecture(name: str) -> Architecture:
     task = next((task for task in ON_FEATURES if task.called == ending), None)
     if task is not None and trunk in ARCHITECTURES:
         return ARCHITECTURES[trunk].for_task(task.name)
-    if name not in ARCHITECTURES and (plugin := missing_plugin(str(name))) is not None:
-        raise UsageError(f"{name} needs the plugin {plugin}, which is not installed")
+    for part in () if name in ARCHITECTURES else (str(name), ending):
+        hooks.require_plugin(part, name)
     return look_up("architecture", name, ARCHITECTURES, LISTING)
 
 

@@ -1,15 +1,27 @@
 """The plugins of seqgen, a folder each; the core works without any of them."""
 
-# The architectures, tasks, tokenizers and methods of plugins, and the endings of architectures with
-# a head: for messages if the plugin's folder is missing. Models of older versions do not name their
-# plugin.
+# What plugins bring, by what is typed: architectures, tasks, tokenizers, methods, commands, options
+# that no command of the core has, views (`:bytes`), addresses (`hf:`), endings of tables, and the
+# endings of architectures with a head. It is for messages if the plugin's folder is missing. Models
+# of older versions do not name their plugin.
 BROUGHT = {
+    "bench": ("seqgen bench",),
+    "bytes": (":bytes", "--heal"),
     "cache": ("continuous-cache", "fitted-cache"),
-    "data": ("token-statistics",),
-    "exchange": ("huggingface", "marian", "sentencepiece"),
+    "chat": ("seqgen chat",),
+    "compress": ("seqgen compress", "seqgen decompress"),
+    "course": ("seqgen course",),
+    "data": ("token-statistics", "seqgen data"),
+    "dynamic": ("--dynamic", "--dynamic-decay", "--dynamic-segment"),
+    "exchange": (
+        *("huggingface", "marian", "sentencepiece", "hf:"),
+        *("seqgen import", "seqgen export", "seqgen push"),
+    ),
     "explain": ("explained-tokens", "search-tree"),
     "hmm": ("hmm",),
-    "hopfield": ("hopfield",),
+    "hopfield": ("hopfield", "seqgen restore"),
+    "infill": ("--suffix",),
+    "inspect": ("seqgen diagnose", "seqgen inspect", "--diagnose"),
     "labels": (
         "bag",
         "bert",
@@ -22,7 +34,11 @@ BROUGHT = {
         "tagger",
         "wordpiece",
         "char-cnn",
+        "seqgen fill",
+        "seqgen predict",
+        "--features",
     ),
+    "minimal_pairs": ("--pairs",),
     "more_cells": (
         "ugrnn",
         "mgu",
@@ -38,6 +54,11 @@ BROUGHT = {
         "grid",
         "hawk",
     ),
+    "novelty": ("seqgen novelty", "--max-copy", "--novelty"),
+    "patterns": (
+        *("--grammar", "--include", "--json-schema", "--particles", "--pattern"),
+        *("--pattern-mode", "--terms"),
+    ),
     "regimes": (
         "scheduled",
         "free-running",
@@ -46,9 +67,20 @@ BROUGHT = {
         "decoding",
         "unlikelihood",
     ),
+    "replay": ("seqgen replay",),
+    "report": ("seqgen report",),
+    "samplers": (
+        *("--dry-allowed-length", "--dry-base", "--dry-multiplier", "--dry-sequence-breaker"),
+        *("--top-n-sigma", "--xtc-probability", "--xtc-threshold"),
+    ),
     "searches": ("stochastic-beams", "exhaustive-search"),
+    "serve": ("seqgen serve",),
     "smoothings": ("stupid-backoff", "witten-bell", "jelinek-mercer", "katz"),
+    "speculative": ("--draft", "--lookup"),
+    "tables": (".csv", ".tsv", ".parquet", ".arrow"),
     "textbook": ("textbook-rule",),
-    "vectors": ("glove", "word2vec"),
+    "trackers": ("--log", "--tensorboard"),
+    "tune": ("seqgen find-lr", "seqgen tune", "seqgen sweep", "--print-jobs"),
+    "vectors": ("glove", "word2vec", "seqgen vectors"),
     "window": ("window",),
 }

@@ -211,8 +211,11 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
 def _split_view(name: str) -> tuple[str, str]:
     """Split `name:view` or `name:view=option`; the name may be a path with a colon."""
     start, _, view = name.rpartition(":")
-    known = start and view.partition("=")[0] in hooks.views() and not Path(name).is_dir()
-    return (start, view) if known else (name, "")
+    kind = view.partition("=")[0]
+    if not start or Path(name).is_dir():
+        return name, ""
+    hooks.require_plugin(f":{kind}", name)
+    return (start, view) if kind in hooks.views() else (name, "")
 
 
 def _weighted(part: str) -> tuple[str, float | None]:

@@ -476,6 +476,7 @@ def import_origin(request: RunRequest, report: Report) -> RunRequest:
     address = {**flatten_settings(request.config), **request.settings}.get("init_from")
     prefix, colon, _ = str(address).partition(":")
     if not colon or prefix not in hooks.model_sources():
+        hooks.require_plugin(f"{prefix}:", str(address))
         return request
     plugin, target = hooks.model_sources()[prefix]
 

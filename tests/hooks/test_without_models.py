@@ -27,16 +27,18 @@ for command in sys.argv[1].splitlines():
     print("ended", code, flush=True)
     print("ended", code, file=sys.stderr, flush=True)
 """
+# Options that commands of the core have, and plugins too.
+OF_THE_CORE = {"--max-tokens", "--plot"}
 NEEDS = "needs the plugin {}, which is not installed"
 
 
 def linked(place, without):
-    """Make a package in `place` that is this one without a plugin."""
-    for folder, left_out in ((PACKAGE, "plugins"), (PACKAGE / "plugins", without)):
+    """Make a package in `place` that is this one without a plugin, or without several."""
+    for folder, left_out in ((PACKAGE, ["plugins"]), (PACKAGE / "plugins", without)):
         copy = place / folder.relative_to(PACKAGE.parent)
         copy.mkdir()
         for path in folder.iterdir():
-            if path.name not in (left_out, "__pycache__"):
+            if path.name != "__pycache__" and path.name not in left_out:
                 (copy / path.name).symlink_to(path)
 
 
@@ -46,7 +48,7 @@ def ran(tmp_path, words):
 
     def run_all(without, *commands):
         (tmp_path / "copy").mkdir()
-        linked(tmp_path / "copy", without)
+        linked(tmp_path / "copy", [without] if isinstance(without, str) else without)
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, "\n".join(commands)],
             env={
@@ -98,6 +100,30 @@ def test_the_latest_model_is_not_passed_over_in_silence(ran, words, tmp_path):
     assert code == 0 and said.splitlines()[-1] == f"seqgen: hmm {NEEDS.format('hmm')}"
     assert "ngram: " in said and text
     assert listed[0] == 0 and "ngram" in listed[1] and "hmm" not in listed[1]
+
+
+def test_what_is_typed_names_the_plugins_that_are_missing(ran, words):
+    (words.parent / "a.csv").write_text("text\nthe cat\n")
+    gone = "bytes", "exchange", "patterns", "serve", "tables"
+    served, addressed, viewed, table, option = ran(
+        gone,
+        "serve",
+        "train words.txt --init-from hf:some/model --steps 1",
+        f"sample -m {MODELS}/ngram:bytes",
+        "train a.csv --field text",
+        f"sample -m {MODELS}/ngram --pattern a",
+    )
+    said = [
+        "seqgen serve needs the plugin serve",
+        "hf:some/model needs the plugin exchange",
+        f"{MODELS}/ngram:bytes needs the plugin bytes",
+        "--field of a.csv needs the plugin tables",
+        "No such option: --pattern; it belongs to the plugin patterns",
+    ]
+    for (code, _, line), start in zip(
+        (served, addressed, viewed, table, option), said, strict=True
+    ):
+        assert code and f"{start}, which is not installed" in line and line.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -216,8 +242,15 @@ def test_the_table_of_plugins_has_what_each_brings():
     for kind, (plugin, _) in tokenizers.items():
         found[plugin.name].add(kind)
     for one in hooks.plugins():
-        for named in one.plugin.methods.values():
-            found[one.name] |= {*named}
+        if one.module != f"seqgen.plugins.{one.name}":
+            continue  # another distribution's
+        plugin, own = one.plugin, found.setdefault(one.name, set())
+        own |= {name for named in plugin.methods.values() for name in named}
+        own |= {f"seqgen {name}" for name in plugin.commands} | {*plugin.record_readers}
+        own |= {f":{name}" for name in plugin.views} | {f"{name}:" for name in plugin.model_sources}
+        for group in (hooks.options(place)[one.name] for place in plugin.options):
+            own |= {group.name_of(name) for name, _, _ in group.flags()} - OF_THE_CORE
+    found = {name: own for name, own in found.items() if own}
     assert {name: set(BROUGHT[name]) for name in found} == found
     for plugin, names in BROUGHT.items():
         missing = None if plugin in installed else plugin

@@ -7,7 +7,14 @@ import pytest
 from seqgen.cli.shell.flags import takes_options
 from seqgen.errors import UsageError
 from seqgen.settings.options import Options, Panel, group
-from seqgen.settings.setting import NOT_TOGETHER, ONE_MODEL, Config, OptionRule, check_rules, setting
+from seqgen.settings.setting import (
+    NOT_TOGETHER,
+    ONE_MODEL,
+    Config,
+    OptionRule,
+    check_rules,
+    setting,
+)
 
 KINDS = "--whole", "--lines", "--words"
 

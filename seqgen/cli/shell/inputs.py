@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from seqgen import hooks
 from seqgen.cli.shell import recording
 from seqgen.cli.shell.output import announce, say
 from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
@@ -420,11 +421,13 @@ class Inputs:
             beside: another key, at which all records that are read have a text.
         """
         from seqgen import store
+        from seqgen.text.file_kinds import ending_of_name
         from seqgen.text.reading import CHUNK_BYTES, joined_blocks
         from seqgen.text.records import Texts, holds_records
 
         path = source.content if isinstance(source.content, Path) else None
         if path is not None and not holds_records(path):
+            hooks.require_plugin(ending_of_name(path), f"--field of {source.title}")
             reads = "reads .jsonl and .parquet files, and tables"
             raise UsageError(f"--field {reads}, and not {source.title}")
         found = Texts(source.title, key, self._one_line, () if beside is None else (beside,))

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from seqgen import hooks
 from seqgen.cli.shell.flags import SETTING_OF
 from seqgen.cli.shell.model_arguments import MODEL_FLAG, model_among
 from seqgen.errors import UsageError, closest
@@ -64,6 +65,7 @@ def unknown_command(typed: str, known: Iterable[str], group: str = "") -> UsageE
         group: the command that these belong to, such as models.
     """
     whole = f"{group} {typed}".strip()
+    hooks.require_plugin(f"seqgen {whole}")
     if says := _command_word(group, _command_name(typed)).says:
         return UsageError(f"there is no command {whole!r}: {says}")
     if model_among([typed]):
@@ -213,6 +215,8 @@ def option_hint(
 
     if Path(typed).exists():
         return f"; the file of this name is ./{typed}"
+    if plugin := hooks.missing_plugin(typed):
+        return f"; it belongs to the plugin {plugin}, which is not installed"
     flags = flags_of(command)
     word, meant = _option_word(typed, command.name), find_setting(_name(typed))
     near = [*word.near, _flag(meant)]

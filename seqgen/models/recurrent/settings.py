@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from seqgen import registry
+from seqgen import hooks, registry
 from seqgen.errors import UsageError, did_you_mean
 from seqgen.models.recurrent.cells.equation import Equation
 from seqgen.models.shared_settings import shared
@@ -301,8 +301,7 @@ def recurrent_cell(config: CellRegularisers) -> RecurrentConfig:
         UsageError: no recurrent architecture has that name, or its plugin is missing.
     """
     kind = registry.ARCHITECTURES.get(config.cell)
-    if kind is None and (plugin := registry.missing_plugin(config.cell)) is not None:
-        raise UsageError(f"{config.cell} needs the plugin {plugin}, which is not installed")
+    hooks.require_plugin(config.cell)
     if kind is None or not kind.is_cell:
         known = [name for name, row in registry.ARCHITECTURES.items() if row.is_cell]
         hint = did_you_mean(config.cell, known) if kind is None else ""

@@ -81,14 +81,8 @@ def tokenizer_kind(name: str) -> type[Tokenizer]:
     Raises:
         UsageError: there is none; names the nearest, or the plugin that is missing.
     """
-    _require_plugin(name, KINDS)
+    hooks.require_plugin(str(name), f"the tokenizer {name}")
     return look_up("tokenizer", name, KINDS)
-
-
-def _require_plugin(name: Any, kinds: TokenizerKinds) -> None:
-    """Refuse a tokenizer of a plugin that is not installed."""
-    if name not in kinds and (plugin := hooks.missing_plugin(str(name))) is not None:
-        raise SeqgenError(f"the tokenizer {name} needs the plugin {plugin}, which is not installed")
 
 
 def _file_of(error: Exception) -> str:
@@ -100,10 +94,9 @@ def _stored_kind(name: str) -> type[Tokenizer]:
     """Look up the class of a stored tokenizer.
 
     Raises:
-        SeqgenError: it needs a plugin that is not installed.
-        UsageError: there is none of that name.
+        UsageError: there is none of that name, or its plugin is not installed.
     """
-    _require_plugin(name, STORED)
+    hooks.require_plugin(str(name), f"the tokenizer {name}")
     return look_up("tokenizer", name, STORED)
 
 
