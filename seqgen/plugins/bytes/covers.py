@@ -21,8 +21,13 @@ from seqgen.plugins.bytes.trie import Trie, TrieNode
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
 
+# The tokens of a text, as nested triples: those before, the last one, and its bytes; () for none.
+Path = tuple[()] | tuple[tuple, int, bytes]
+
 BYTE_VALUES = 256
 END, UNKNOWN = ByteTokenizer.eos_id, ByteTokenizer.unk_id
+# Segmentations of so many bytes are compared with the tokenizer's.
+REACH = 24
 # Covers that are less probable than this share of all are forgotten.
 NEGLIGIBLE = 1e-15
 # The weights are divided by their sum when that is smaller.
@@ -35,23 +40,19 @@ class TokenPrefix:
 
     Attributes:
         row: the number of its state.
-        token: the last of them.
-        text: the bytes of that; empty for the start token.
         weight: the probability of the tokens, times a factor that all covers of a text share.
         probs: (N,), of the next token, by its place in the trie.
         ends: the probability that no more tokens follow.
         unknown: the probability that an unknown piece follows.
-        path: all tokens as nested pairs (those before, the last one).
+        path: the tokens.
     """
 
     row: int
-    token: int
-    text: bytes
     weight: float
     probs: np.ndarray
     ends: float
     unknown: float
-    path: tuple
+    path: Path
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class Unread:
         token: the last one.
         text: its bytes.
         weight: the probability of the tokens, times the factor of all weights.
-        path: see `TokenPrefix`.
+        before: the tokens before it.
         tail: the bytes after the token.
         growing: the token stands for an unknown piece that has not ended, with `text` so far.
     """
@@ -100,7 +101,7 @@ class Unread:
     token: int
     text: bytes
     weight: float
-    path: tuple
+    before: Path
     tail: bytes = b""
     growing: bool = False
 
@@ -152,12 +153,13 @@ class Covers:
 
 
 class Segmentation:
-    """Token pairs that may be adjacent in the tokenizer's own segmentation.
+    """Tokens that may follow others in the tokenizer's own segmentation.
 
     Args:
         tokenizer: its tokens.
-        every: allow all sequences of tokens. Otherwise two neighbours are allowed only if the
-            tokenizer splits their joined text into these two.
+        every: allow all sequences of tokens. Otherwise a token is allowed only if the tokenizer
+            splits its text, joined with that of the tokens before it in the same word, into just
+            these tokens.
 
     Attributes:
         trie: of the tokens' bytes.
@@ -171,24 +173,28 @@ class Segmentation:
         self.texts = [b"" if i in special else raw for i, raw in enumerate(tokenizer.token_bytes)]
         self.trie = Trie(self.texts)
         self.unknown = None if tokenizer.complete else tokenizer.unk_id
-        self._allowed: dict[tuple[int, bytes, int], bool] = {}
+        self._allowed: dict[tuple[bytes, tuple[int, ...]], bool] = {}
         self._pieces: dict[bytes, bool] = {}
 
-    def allows(self, token: int, text: bytes, following: int) -> bool:
-        """Check whether one token may follow another.
-
-        Args:
-            token: the one before.
-            text: its bytes; empty at the start of a text.
-            following: the other.
-        """
+    def allows(self, path: Path, token: int) -> bool:
+        """Check whether a token may follow others."""
         if self.every:
             return True
-        key = token, text, following
+        raw, tokens, text = self.texts[token], (token,), b""
+        while path and len(raw) < REACH and not text[:1].isspace():
+            path, before, text = path
+            raw, tokens = text + raw, (before, *tokens)
+        key = raw, tokens
         if key not in self._allowed:
-            before = [token] if text else []
-            self._allowed[key] = self._splits(text + self.texts[following], [*before, following])
+            self._allowed[key] = self._splits(raw, list(tokens))
         return self._allowed[key]
+
+    def path_of(self, tokens: Sequence[int]) -> Path:
+        """Make a path of tokens; those that are no text begin a new one."""
+        path: Path = ()
+        for token in tokens:
+            path = (path, token, self.texts[token]) if self.texts[token] else ()
+        return path
 
     def is_unknown_piece(self, text: bytes) -> bool:
         """Check whether the tokenizer reads a text as one unknown token."""
@@ -223,15 +229,13 @@ def extend(covers: Covers, byte: int, segmentation: Segmentation) -> Covers:
                 read.append(Cover(prefix, node, mass))
             for place in range(node.begin, node.longer):
                 token, prob = int(trie.ids[place]), float(prefix.probs[place])
-                if prob and segmentation.allows(prefix.token, prefix.text, token):
+                if prob and segmentation.allows(prefix.path, token):
                     text, weight = segmentation.texts[token], prefix.weight * prob
-                    path = prefix.path, token
-                    unread.append(Unread(prefix.row, token, text, weight, path))
+                    unread.append(Unread(prefix.row, token, text, weight, prefix.path))
         if prefix.unknown and not cover.node.depth:
             weight = prefix.weight * prefix.unknown
             token = segmentation.unknown
-            path = prefix.path, token
-            piece = Unread(prefix.row, token, b"", weight, path, growing=True)
+            piece = Unread(prefix.row, token, b"", weight, prefix.path, growing=True)
             unread += _grown(piece, byte, segmentation)
     for each in covers.unread:
         if each.growing:

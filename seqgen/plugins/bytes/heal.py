@@ -117,10 +117,11 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
             best, healed = cover.mass, prompt
             continue
         probs, state = _read(loaded.model, before, cover)
-        path, last = _path(trie, cover.rest), (*before, *cover.tokens)[-1]
+        path = _path(trie, cover.rest)
+        read = segmentation.path_of((*before[-REACH:], *cover.tokens))
         for size, node in enumerate(path[1:], start=1):
             for token in trie.ids[node.begin : node.longer].tolist():
-                if segmentation.allows(last, segmentation.texts[last], token):
+                if segmentation.allows(read, token):
                     mass, tokens = cover.mass * probs[token], (*cover.tokens, token)
                     longer = _Cover(mass, tokens, cover.rest[size:], state)
                     heapq.heappush(waiting, (-mass, next(rank), longer))

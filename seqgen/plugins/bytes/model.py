@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.distributions import normalise, require_numbers
 from seqgen.models.inference import InferenceModel
@@ -124,18 +123,6 @@ class ByBytes(InferenceModel):
     def start(self, batch: int, stride: int | None = None) -> CoverState:
         return CoverState(None, (), (Covers(),) * batch)
 
-    @without_gradients
-    def start_after(self, tokens: Sequence[int]) -> CoverState:
-        """Create the state of one text of which only these tokens, at least one, are read."""
-        ids = self.inner.ids(np.array([tokens], dtype=np.int64))
-        logits, inner = self.inner(ids, self.inner.start(1), last=1)
-        (probs,) = self._probabilities(ops_of(logits).array(logits)[:, 0])
-        row, last = next(self._numbers), tokens[-1]
-        text = self.segmentation.texts[last] if len(tokens) > 1 else b""
-        prefix = self._prefix(row, Unread(NEW, last, text, 1.0, ()), probs)
-        covers = Covers([Cover(prefix, self.segmentation.trie.root, 1.0)])
-        return CoverState(inner, (row,), (covers,))
-
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:
         extended = tuple(map(self._extended, tokens, state.texts))
         spare = [max(covers.read, key=_mass, default=None) for covers in state.texts]
@@ -161,7 +148,7 @@ class ByBytes(InferenceModel):
 
     def _restarted(self, cover: Cover) -> Covers:
         """Drop the bytes after the tokens of a cover, where no sequence of tokens has them."""
-        prefix = replace(cover.prefix, weight=1.0, text=b"")
+        prefix = replace(cover.prefix, weight=1.0, path=())
         return Covers([Cover(prefix, self.segmentation.trie.root, 1.0)])
 
     def _is_stuck(self, covers: Covers) -> bool:
@@ -240,13 +227,11 @@ class ByBytes(InferenceModel):
         unknown = segmentation.unknown
         return TokenPrefix(
             row=row,
-            token=unread.token,
-            text=unread.text,
             weight=unread.weight,
             probs=probs[segmentation.trie.ids],
             ends=float(probs[self._ends].sum()),
             unknown=0.0 if unknown is None else float(probs[unknown]),
-            path=unread.path,
+            path=(unread.before, unread.token, unread.text) if unread.text else (),
         )
 
     def _stepped(self, tokens: np.ndarray, state: CoverState) -> tuple[np.ndarray, CoverState]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -56,17 +57,18 @@ class BruteForce:
     """Sums over token sequences, by recursion.
 
     A sequence covers a text if its own text begins with it and its last token is needed for that.
-    The sequence must be `allowed` each two neighbours that end within the first `settled` letters.
+    Its tokens that end within the first `settled` letters must be `allowed`.
     """
 
-    def __init__(self, model, tokenizer, allowed=lambda before, token: True):
+    def __init__(self, model, tokenizer, allowed=lambda tokens: True):
         self.model, self.allowed = model, allowed
         self.tokens = range(4, tokenizer.vocab_size)
         self.texts = tokenizer.texts
+        self.start = FRAMING.start
 
     def total(self, text, settled=None, ended=False):
         settled = len(text) if settled is None else settled
-        return self._sum((FRAMING.start,), text, 0, settled, ended)
+        return self._sum((self.start,), text, 0, settled, ended)
 
     def _sum(self, tokens, rest, at, settled, ended):
         chances = self.model.chances(list(tokens))
@@ -78,7 +80,7 @@ class BruteForce:
             end = at + len(text)
             if not (text.startswith(rest) or rest.startswith(text)):
                 continue
-            if end <= settled and not self.allowed(tokens[-1], token):
+            if end <= settled and not self.allowed((*tokens[1:], token)):
                 continue
             if len(text) >= len(rest):
                 if not ended or text == rest:
@@ -110,9 +112,8 @@ def test_every_cover_counts(tokenizer, text, seed):
 @given(tokenizer=vocabularies(12), text=texts, seed=seeds)
 @quick
 def test_canonical_covers(tokenizer, text, seed):
-    def allowed(before, token):
-        pair = [token] if before == FRAMING.start else [before, token]
-        return tokenizer.encode(tokenizer.decode(pair)).tolist() == pair
+    def allowed(tokens):
+        return tokenizer.encode(tokenizer.decode(tokens)).tolist() == list(tokens)
 
     model = PrefixModel(tokenizer.vocab_size, seed)
     brute = BruteForce(model, tokenizer, allowed)
@@ -124,6 +125,34 @@ def test_canonical_covers(tokenizer, text, seed):
         other = probs[END] + probs[ByteTokenizer.unk_id]
         wanted = (1 - other) * np.array(sums) / sum(sums)
         assert probs[[OFFSET + ord(letter) for letter in "abc"]] == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def unigram():
+    """Train a unigram tokenizer on lines of a, b and c, most of which can be split in many ways."""
+    draws = np.random.default_rng(1).integers(0, 3, (300, 12))
+    lines = ["".join("abc"[letter] for letter in row) for row in draws]
+    return KINDS["unigram"].train(["\n".join(lines)], 310)
+
+
+@given(text=st.text(letters, max_size=6), seed=seeds)
+@quick
+def test_canonical_covers_of_unigram(unigram, text, seed):
+    """Three tokens can differ from the tokenizer's own where each two of them do not."""
+
+    def allowed(tokens):
+        text = "".join(map(pieces.__getitem__, tokens))
+        return unigram.encode(text).tolist() == list(tokens)
+
+    pieces = [raw.decode(errors="replace") for raw in unigram.token_bytes]
+    model, framing = PrefixModel(unigram.vocab_size, seed), Framing.of(unigram, "line")
+    brute = BruteForce(model, SimpleNamespace(texts=pieces, vocab_size=unigram.vocab_size), allowed)
+    brute.start = framing.start
+    found = distributions(by_bytes(model, unigram, False, framing=framing), text.encode())
+    for at, probs in enumerate(found):
+        sums = np.array([brute.total(text[:at] + letter, settled=at) for letter in "abc"])
+        own = probs[[OFFSET + ord(letter) for letter in "abc"]]
+        assert own / own.sum() == pytest.approx(sums / sums.sum(), rel=1e-9)
 
 
 @given(tokenizer=vocabularies(), text=texts, seed=seeds)
@@ -249,7 +278,7 @@ def test_a_tokenizer_over_bytes_from_elsewhere():
     segmentation = Segmentation(tokenizer, False)
     # Two newlines are split in two before a word, and joined before the end of a text.
     newline = tokenizer.newline_id
-    assert segmentation.allows(newline, b"\n", newline)
+    assert segmentation.allows(segmentation.path_of([newline]), newline)
     framing = Framing(vocab["<|endoftext|>"], None, vocab["<|endoftext|>"], ())
     model = PrefixModel(tokenizer.vocab_size, 3)
     text = "The cat's\n\n day \u00e9".encode()
