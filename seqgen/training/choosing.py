@@ -373,23 +373,18 @@ def recommended_order(prepared: Prepared) -> int:
 
 
 def _ngram_notice(trial: SpeedTrial) -> str | None:
-    """Write a notice that recommends an n-gram model if the budget or the text is small."""
+    """Write a notice that recommends n-grams if the text or the budget is small."""
     plan, prepared = trial.plan, trial.prepared
-    small = prepared.facts.bytes < SMALL_TEXT
-    network = plan.architecture, plan.training, plan.data
-    mixable = why_not_mixable(*network, prepared=prepared) is None
-    if trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
-        order = recommended_order(prepared)
-        hint = "with so little training, an n-gram model, counted in seconds, may do better"
-        both = ", or --with-ngram for a mixture of both" if small and mixable else ""
-        return f"{hint}: --model ngram --order {order}{both}"
-    if small:
-        size = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
-        if not mixable:
-            return f"{size}: --init-from MODEL may do better than training from scratch"
-        better = "a mixture with an n-gram model does better than a network alone (--with-ngram)"
-        return f"{size}: {better}; --init-from MODEL may too"
-    return None
+    if prepared.facts.bytes < SMALL_TEXT:
+        why = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
+    elif trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
+        why = "the budget is enough for little training"
+    else:
+        return None
+    if why_not_mixable(plan.architecture, plan.training, plan.data, prepared=prepared) is None:
+        return f"{why}: a mixture with an n-gram model does better (--with-ngram)"
+    order = recommended_order(prepared)
+    return f"{why}: --model ngram --order {order}, or --init-from MODEL, may do better"
 
 
 def _largest_size(
