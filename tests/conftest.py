@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import io
 import itertools
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import examples
 import pytest
@@ -20,6 +22,8 @@ from places import ROOT
 
 from seqgen import registry
 from seqgen.engines.native.library import VARIABLE, library
+from seqgen.engines.tensor_products import fastest_products
+from seqgen.store import torch_models
 from seqgen.training import session, validations
 
 # Programs that tests start, and the other processes of pytest, find compiled modules.
@@ -59,6 +63,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"{test}: fast_for names no case of it")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each process has its part of the files, whose tests share models, and helps at the end."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
 def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay: no full collection need walk them again."""
     gc.collect()
@@ -94,6 +106,8 @@ def small_and_unsynced() -> Iterator[None]:
         for module in (session, validations):
             patch.setattr(module, "SAMPLE_TOKENS", 8)
         patch.setattr(os, "fsync", os.fstat)
+        # The home of each test would measure it anew, for 40 ms.
+        patch.setattr(torch_models, "fastest_products", functools.cache(fastest_products))
         yield
 
 

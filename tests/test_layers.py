@@ -204,9 +204,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.fast_for(
-    "--help", "models", "sample --help", "models show tiny", "bleu *", rest="slow"
-)
+@pytest.mark.fast_for("--help", "sample --help", "models show tiny", "bleu *", rest="slow")
 @pytest.mark.parametrize(
     "command",
     [

@@ -93,7 +93,11 @@ TYPICAL = ("*-ngram-add-delta", "*-hmm-smooth", "*-window-plain", "*-rnn-tanh", 
 
 
 @pytest.mark.fast_for(
-    *TYPICAL,
+    "*-lstm-plain",
+    "*-ngram-add-delta",
+    "stream-stream-*-window-plain",
+    "stream-line-*-rnn-tanh",
+    "line-*-hmm-smooth",
     "stream-stream-None-transformer-default",
     "stream-line-2-mixture-three",
     "stream-line-2-cached-lstm",

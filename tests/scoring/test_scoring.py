@@ -80,7 +80,18 @@ def test_documents_of_every_length_about_the_window(case):
     check(model, corpus, batch_size=4)
 
 
-@pytest.mark.fast_for("7-*", "1-rnn-tanh", "1-lstm-plain", "8192-transformer-default")
+@pytest.mark.fast_for(
+    "7-lstm-plain",
+    "7-mixture-three",
+    "7-ngram-*",
+    "7-hmm-smooth",
+    "7-window-plain",
+    "7-cached-lstm",
+    "1-rnn-tanh",
+    "1-lstm-plain",
+    "8192-transformer-default",
+    rest="slow",
+)
 @over(representatives(first_of_each(CASES)))
 @pytest.mark.parametrize("piece", [1, 7, 8192])
 def test_pieces_and_batches_change_nothing(case, piece, monkeypatch):

@@ -185,7 +185,7 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
     assert len(store.list_models()) > 4
 
 
-@pytest.mark.fast_for("file", "pipe", "alike", "to-none", rest="slow")
+@pytest.mark.fast_for("pipe", "alike", "to-none", rest="slow")
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_are_refused_by_name_and_by_path(kind, models, tmp_path, capfd):
     """Also with --overwrite, and before anything is read."""

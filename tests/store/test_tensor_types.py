@@ -180,6 +180,7 @@ def test_tables_of_other_types_are_one_line_of_the_command(native, stored, monke
 CHECKPOINT = ("model.embedding.weight", "optimizer.1.0.exp_avg", "state.layers.0.0")
 
 
+@pytest.mark.fast_for("optimizer*", "state*", rest="slow")
 @pytest.mark.parametrize("tensor", [*CHECKPOINT, "average.0"])
 def test_checkpoints_are_checked_before_training_goes_on(tensor, stored, capsys):
     name = "lstm-two-layers" if tensor.startswith("average") else "gru"

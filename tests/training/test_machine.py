@@ -451,7 +451,8 @@ def test_the_fastest_way_is_taken_if_it_is_so_by_a_tenth(monkeypatch):
     weight = np.ones((2, 2))
     for times, wanted in (((1.0, 0.5), "b"), ((1.0, 0.95), "a"), ((1.0, 2.0), "a")):
         ways = dict(zip("ab", map(taking, times), strict=True))
-        assert tensor_products._fastest(ways, weight, weight[0], rows=1) == wanted
+        monkeypatch.setattr(tensor_products, "MAP_BUILDERS", ways)
+        assert tensor_products._fastest("ab", weight, weight[0], rows=1) == wanted
     monkeypatch.undo()
     assert math.isfinite(tensor_products.time.perf_counter())
     assert isinstance(tensor_products.fastest_products(), Products)

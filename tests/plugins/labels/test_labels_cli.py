@@ -344,6 +344,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.fast_for("command[0-4]*", rest="slow")
 @pytest.mark.parametrize(("command", "said"), REFUSED)
 def test_commands_that_need_a_language_model_refuse_it(command, said, texts, capsys):
     train(capsys, texts, "classify", "--steps", 1)

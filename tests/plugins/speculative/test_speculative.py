@@ -124,7 +124,7 @@ FILTERS = [
 
 @compiled
 @needs("samplers", "patterns")
-@pytest.mark.fast_for("filters0", "filters3", "filters5", rest="slow")
+@pytest.mark.fast_for("filters3", "filters5", rest="slow")
 @pytest.mark.parametrize("filters", FILTERS)
 def test_filters_and_stop_strings_see_the_same(filters, always):
     loaded = loaded_in("auto")

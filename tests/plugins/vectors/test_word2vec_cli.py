@@ -66,6 +66,7 @@ def _metrics(name):
     return (store.find(name).path / store.METRICS).read_text().splitlines()
 
 
+@pytest.mark.fast_for("settings2", "settings3", rest="slow")
 @pytest.mark.parametrize(
     "settings", [("negatives=0",), ("form=cbow",), ("form=cbow", "negatives=0"), ("dynamic=false",)]
 )
