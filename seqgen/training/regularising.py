@@ -48,11 +48,10 @@ class Regularisation:
         self, model: Network, training: TrainingConfig, ratio: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Compute the model and training settings that change with a new ratio."""
-        kind = type(model.config)
         usual = {name: field.default for name, field in TrainingConfig.fields().items()}
-        usual |= {**kind.recipe, "lr": self.lr}
-        plain = {name: usual[name] for name in self.left_open if name in usual}
-        settings = plain | self.settings(kind, ratio)
+        usual |= {**model.config.recipe, "lr": self.lr}
+        settings = {name: usual[name] for name in self.left_open if name in usual}
+        settings |= self.settings(type(model.config), ratio)
         groups = model.config.to_dict(), training.to_dict()
         of_model, of_training = (
             {name: value for name, value in settings.items() if group.get(name, value) != value}

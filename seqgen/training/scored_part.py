@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import torch
 
+from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.inference import InferenceModel
 from seqgen.scoring.evaluate import held_out_text
 from seqgen.scoring.loop import parallel_rows
@@ -82,6 +83,12 @@ def fit_on_first_half(
         return fit_on_half(models, some, loaded.data.direction, then_all=True)
 
     return fit_within(fit_on, size, seconds), half
+
+
+def score_alone(parts: Sequence[LoadedModel], begin: int) -> list[ScoreTotals]:
+    """Score the parts of a model on its held-out text, from a character on."""
+    text = held_out_text(parts[0], whole=True)[begin:]
+    return [totals_of(one, [text], for_model(one))[0] for one in parts]
 
 
 def begin_of_part(text: str, share: float) -> int:

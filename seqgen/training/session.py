@@ -28,8 +28,6 @@ from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.registry import load_object
-from seqgen.scoring.evaluate import held_out_text
-from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import require
 from seqgen.settings.options import Options, added_options
 from seqgen.settings.training import FINISHED, TrainingConfig
@@ -61,6 +59,7 @@ from seqgen.training.scored_part import (
     begin_of_part,
     faster_threads,
     fit_on_first_half,
+    score_alone,
 )
 from seqgen.training.validating import SAMPLE_TOKENS, Validation
 from seqgen.wording import ShortRepr, format_settings
@@ -566,10 +565,8 @@ class Session:
             kept: what is stored; perhaps with an n-gram part.
             loss: of that.
         """
-        text = held_out_text(kept, whole=True)[self.stored.scored_from :]
         parts = kept.model.parts[: len(members["weights"])]
-        alone = [replace(kept, model=part) for part in parts]
-        totals = [totals_of(one, [text], for_model(one))[0] for one in alone]
+        totals = score_alone([replace(kept, model=one) for one in parts], self.stored.scored_from)
         losses = [one.nats_per_token for one in totals]
         return {**members, "tokens": totals[0].tokens, "losses": losses, "loss": loss}
 

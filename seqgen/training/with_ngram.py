@@ -10,10 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
-from seqgen.scoring.evaluate import held_out_text
 from seqgen.scoring.loop import parallel_rows
 from seqgen.scoring.mixture_fitting import token_log_probs
-from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import FINISHED, TrainingConfig
 from seqgen.store import StoredModel
@@ -28,7 +26,7 @@ from seqgen.training.estimate import store_estimate
 from seqgen.training.estimators import impossible
 from seqgen.training.events import Event, Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan, why_not_mixable
-from seqgen.training.scored_part import fit_on_first_half
+from seqgen.training.scored_part import fit_on_first_half, score_alone
 from seqgen.training.session import (
     Session,
     TrainingResult,
@@ -237,8 +235,7 @@ def _mixed(
 ) -> MixedWithNGram:
     """Describe a stored mixture, with the losses of its parts where the mixture's is measured."""
     stored = session.stored
-    text = held_out_text(parts[0], whole=True)[stored.scored_from :]
-    alone = [totals_of(one, [text], for_model(one))[0] for one in parts]
+    alone = score_alone(parts, stored.scored_from)
     tables = stored.config["ngram"]
     *of_networks, of_ngram = tables["weights"]
     return MixedWithNGram(
@@ -273,9 +270,8 @@ def _keep_best(session: Session, mixed: MixedWithNGram) -> MixedWithNGram | None
     if mixed.mixture_loss - mixed.ngram_loss <= WORTH_KEEPING:
         return mixed
     session.report(Notice(text="the n-gram model alone is better than the mixture, and used alone"))
-    tables = stored.config["ngram"]
-    weights = [*(0.0 for _ in tables["weights"][1:]), 1.0]
-    tables = {**tables, "weights": weights, "by_order": [], "gate": []}
+    tables = {**stored.config["ngram"], "by_order": [], "gate": []}
+    tables["weights"] = [*(0.0 for _ in tables["weights"][1:]), 1.0]
     keep_settings(stored, session.training, ngram=tables)
     only = {"weights": [0.0, 1.0], "by_order": None, "gate": None}
     return replace(mixed, **only, mixture_loss=mixed.ngram_loss)

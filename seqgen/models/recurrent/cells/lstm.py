@@ -15,12 +15,7 @@ from seqgen.settings import look_up_ratio, ranges, require, setting
 # learn it faster. From the second on the learning rate is doubled, and dropout is by these rows:
 # found by runs on texts of 20 kB to 1 MB (docs/evidence/experiments.md).
 FAST_BELOW, HIGH_RATE_FROM = 1, 7
-FAST_SETTINGS = {
-    "head_factor": 4.0,
-    "weight_decay": 0.1,
-    "final_weight_decay": 0.0,
-    "muon_momentum": 0.9,
-}
+FAST_SETTINGS = {"weight_decay": 0.1, "final_weight_decay": 0.0, "muon_momentum": 0.9}
 DROPOUT_AT_HIGH_RATE = (
     (25, 0.05),
     (70, 0.1),
@@ -201,9 +196,10 @@ class LSTMConfig(RecurrentConfig):
         """
         if not spelled or not rate_is_open:
             return super().regularised(overfitting_ratio, spelled, rate_is_open)
+        if overfitting_ratio < FAST_BELOW:
+            return {"dropout": 0.0, "head_factor": 4.0, **FAST_SETTINGS}
         if overfitting_ratio < HIGH_RATE_FROM:
-            fast = FAST_SETTINGS if overfitting_ratio < FAST_BELOW else {"head_factor": 2.0}
-            return {"dropout": 0.0, **fast}
+            return {"dropout": 0.0, "head_factor": 2.0}
         dropout = look_up_ratio(DROPOUT_AT_HIGH_RATE, overfitting_ratio)
         return {"dropout": dropout, "lr": 2 * cls.recipe["lr"]}
 
