@@ -16,7 +16,6 @@ from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
     check_one_kind,
-    check_translates,
     given_pairs,
     held_out_input,
     report_truncated,
@@ -172,7 +171,7 @@ def _text(
     """
     from seqgen.scoring import compare as comparing
 
-    check_translates(models[0], files.of_pairs)
+    models[0].conditioning.require_sources(files.of_pairs)
     if models[0].conditioning.in_pairs:
         given = given_pairs(inputs, files)
         newlines = "lf" if all(one.data.newlines == "lf" for one in models) else "keep"

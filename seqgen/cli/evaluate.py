@@ -18,7 +18,6 @@ from seqgen.cli.shell.pairs import (
     as_pairs,
     check_one_kind,
     check_one_pipe,
-    check_translates,
     given_pairs,
     held_out_input,
     report_truncated,
@@ -150,7 +149,7 @@ def evaluate(
     check_one_kind(loaded)
     if loaded[0].conditioning.is_source and flag:
         loaded[0].conditioning.require_nothing(flag)
-    check_translates(loaded[0], files.of_pairs or next(iter(scores.given), None))
+    loaded[0].conditioning.require_sources(files.of_pairs or next(iter(scores.given), None))
     read = _reader(loaded, inputs, files, to_measure)
     evaluations = []
     for one in loaded:

@@ -29,7 +29,6 @@ from seqgen.cli.shell.pairs import (
     as_scored,
     as_text,
     check_one_kind,
-    check_translates,
     held_out_input,
     two_sides,
 )
@@ -178,7 +177,7 @@ def perplexity(
     if views.per_line:
         scoring = replace(scoring, documents="line")
     if text_sets.given:
-        _put_set(loaded, text, text_sets, out)
+        _put_set(loaded, text_sets, out)
         return
     for one in loaded:
         for_model(one, scoring)  # refuses a way to score that does not suit it
@@ -208,13 +207,8 @@ def perplexity(
         scores.whole(sources)
 
 
-def _put_set(
-    loaded: Sequence[LoadedModel], text: ScoredText, text_sets: Options, out: Output
-) -> None:
+def _put_set(loaded: Sequence[LoadedModel], text_sets: Options, out: Output) -> None:
     """Print the log-probability that each model generates a text in a set, given by a flag."""
-    flag = text_sets.given[0]
-    if text.given:
-        raise UsageError(f"give {flag} or {text.given[0]}, not both")
     described: TextSet = next(each for each in text_sets.groups if each.given)
     about = {name: getattr(described, name) for name in described.fields()}
     for one in loaded:
@@ -258,7 +252,7 @@ def _two_sides(
     source, vectors = text.source, text.vectors.source_vectors
     flag = "--source-vectors" if source is None else "--source"
     if source is not None:
-        check_translates(loaded[0], flag)
+        loaded[0].conditioning.require_sources(flag)
     require(len(targets) == 1, f"{flag} goes with one FILE of targets, not {len(targets)}")
     for one in loaded if source is None else ():
         one.conditioning.require_vectors()

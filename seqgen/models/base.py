@@ -218,7 +218,7 @@ def load_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
     """Copy the tensors of `weights_of` into a model.
 
     Raises:
-        RuntimeError: they do not fit the model.
+        RuntimeError, ValueError: they do not fit the model.
     """
     if adapters := adapter_tensors(model):
         _fill_adapters(adapters, tensors)
@@ -231,7 +231,7 @@ def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
     """Replace a model's tensors by the given ones without copying; see `load_weights`.
 
     Raises:
-        RuntimeError: they do not fit the model.
+        RuntimeError, ValueError: they do not fit the model.
     """
     shared: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -254,10 +254,7 @@ def _require_types(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> 
         {n: FLOATS if x.is_floating_point() else str(x.dtype)[6:] for n, x in each.items()}
         for each in (tensors, own)
     )
-    try:
-        require_types(found, expected)
-    except ValueError as error:
-        raise RuntimeError(str(error)) from None
+    require_types(found, expected)
 
 
 def _require_all(model: LanguageModel, missing: list[str], unexpected: list[str]) -> None:

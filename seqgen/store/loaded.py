@@ -287,17 +287,17 @@ class Conditioning(ABC):
         written = f"{what} is for models of text; {self.name} writes from {self.written_from}"
         require(not self.in_pairs, written)
 
-    def require_sources(self, what: str) -> None:
+    def require_sources(self, what: str | None) -> None:
         """Refuse a model without sources, such as one with labels.
 
         Args:
-            what: is for models that write from sources alone, such as a flag.
+            what: is for models that write from sources alone, such as a flag; None for nothing.
 
         Raises:
             UsageError: it is one.
         """
         other = f"{what} is for models that write from sources; {self.name} is {self.model_is}"
-        require(self.is_source, other)
+        require(what is None or self.is_source, other)
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,9 @@ class Plan:
             report(Notice(text=f"{training.init_from} does not know {unknown} of the text"))
         settled["seed"] = self.seed()
         training = replace(training, **settled)
+        if device.type == "cpu" and (read := training.batch_size * training.seq_len) >= LONG_STEP:
+            slow = "may take minutes; a smaller --seq-len or --batch-size makes steps shorter"
+            report(Notice(text=f"a step reads {plural(read, 'token')} and {slow}"))
         if left_out := prepared.left_out_notice(training, self.model_class.carries_state):
             report(Notice(text=left_out))
         shape = self.model_config(VocabSizes(), training.seq_len)
@@ -328,6 +331,8 @@ def _with_labels(
     return replace(data, documents="line")
 
 
+# Tokens of a step that is slow on a CPU.
+LONG_STEP = 1 << 18
 # Regimes that look at what a model computes before its softmax layer.
 OF_FEATURES = ("professor-forcing",)
 # Regimes whose gradient is about differences between texts of the model's own.

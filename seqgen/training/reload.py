@@ -17,6 +17,7 @@ from seqgen.training.datasets.dataset import DataFiles
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.datasets.text import LARGE
 from seqgen.training.events import Notice, Report
+from seqgen.wording import plural
 
 
 @dataclass(frozen=True)
@@ -118,15 +119,17 @@ def _find_files(stored: StoredModel, moved: DataLocation) -> DataFiles:
     return DataFiles(paths[:apart], paths[apart:])
 
 
+# Characters of texts that are too short to learn from.
+SHORT = 100
 # What determines the split of given data.
 SPLIT = ("documents", "labels", "newlines", "split_seed", "val")
 
 
-def overlap_warnings(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str]:
-    """Write a line for each model whose training data contains part of the held-out part.
+def data_warnings(prepared: Prepared, origin: StoredModel | None = None) -> Iterator[str]:
+    """Warn of a text too short to learn from, and of held-out text that models have learned from.
 
-    Large texts are not read again for this. Nothing is said of a model whose data is gone or of
-    another kind.
+    Each model whose training data contains part of the held-out part has a line. Large texts are
+    not read again for this. Nothing is said of a model whose data is gone or of another kind.
 
     Args:
         prepared: what a model learns from.
@@ -134,6 +137,9 @@ def overlap_warnings(prepared: Prepared, origin: StoredModel | None = None) -> I
     """
     if prepared.facts.bytes >= LARGE:
         return
+    if prepared.facts.characters < SHORT:
+        size = plural(prepared.facts.characters, "character")
+        yield f"the text has {size}, too few to learn from; give a longer one"
     overlaps = [("the training part", prepared.overlap())]
     for older in () if origin is None else _model_and_ancestors(origin):
         trained_on = _load_other_training_data(older, prepared)

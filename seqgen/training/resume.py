@@ -25,7 +25,7 @@ from seqgen.training.estimators import Estimator
 from seqgen.training.events import Notice, Report
 from seqgen.training.fine_tune import keeps_types, place_base
 from seqgen.training.plan import check_members, override, why_not_mixable
-from seqgen.training.reload import DataLocation, overlap_warnings, reload_stored_data, tokens_of
+from seqgen.training.reload import DataLocation, data_warnings, reload_stored_data, tokens_of
 from seqgen.training.run import Run
 from seqgen.training.session import (
     AddedOptions,
@@ -181,7 +181,7 @@ def _reload_model_and_data(
     ranks.gathered(None)  # no rank reads any more what the first one changes from here on
     stored.keep_current_hashes()
     prepared = reload_stored_data(stored, tokens, data, report)
-    for warning in overlap_warnings(prepared):
+    for warning in data_warnings(prepared):
         report(Notice(text=warning))
 
     def shown(model: LanguageModel) -> LanguageModel:

@@ -56,7 +56,7 @@ from seqgen.training.plan import (
     preset_of,
     why_not_mixable,
 )
-from seqgen.training.reload import overlap_warnings
+from seqgen.training.reload import data_warnings
 from seqgen.training.resume import resume
 from seqgen.training.session import (
     AddedOptions,
@@ -522,7 +522,7 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     if origin is not None:
         origin.report_ngram_left_out(report)
         origin.require_sources(prepared.vocab_sizes.source_features)
-    for warning in overlap_warnings(prepared, origin and origin.stored):
+    for warning in data_warnings(prepared, origin and origin.stored):
         report(Notice(text=warning))
     return prepared, plan
 

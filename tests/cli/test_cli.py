@@ -19,7 +19,6 @@ from seqgen.cli.shell.output import one_line, unescape
 TEXT = "the cat sat on the mat.\nA dog ran; it was fun!\n" * 12
 TINY = ["--hidden-size", "8", "--layers", "1", "--seed", "1", "--precision", "float32"]
 SHORT = ["--steps", "3", *TINY]
-EARLY = ", ".join(known_architectures(["ngram", "hmm", "window"]))
 
 KEYS = {
     "sample": "index sample prompt text tokens logprob finish_reason seed model",
@@ -185,7 +184,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
     ("flags", "code", "pattern"),
     [
         (["--model", "lstn"], 2, "did you mean 'lstm'"),
-        (["--model", "qqqq"], 2, f"there are {EARLY}, rnn, gru"),
+        (["--model", "qqqq"], 2, r"nearest are \w+, \w+, \w+; seqgen models --architectures lists"),
         (["--name", "../x"], 2, "cannot be a model's name"),
         (["--name", "latest"], 2, "reserved"),
         (["--name", "tiny"], 2, "--overwrite"),
@@ -264,9 +263,17 @@ def test_a_file_whose_name_begins_with_a_dash(cli, tmp_path, monkeypatch):
     refused(cli("train", "-dash.txt"), 2, r"-dash\.txt; the file of this name is \./-dash\.txt")
 
 
-def test_an_unknown_architecture_names_the_nearest_and_where_all_are(cli):
-    listed = r"no architecture is called 'gptt'; the nearest are (\w+), (\w+), (\w+); "
-    refused(cli("train", "x", "--model", "gptt"), 2, f"{listed}seqgen models --architectures lists")
+def test_a_very_short_text_is_said(cli, tmp_path, own):
+    (tmp_path / "t.txt").write_text("abc")
+    code, _, err = cli("train", tmp_path / "t.txt", "--model", "ngram")
+    assert code == 0 and "the text has 3 characters, too few to learn from; give a longer" in err
+
+
+def test_a_step_that_reads_very_much_is_said(cli, tmp_path, own):
+    (tmp_path / "t.txt").write_text("ab" * 200_000)
+    small = ["--model", "lstm", "--layers", "1", "--hidden-size", "1", "--steps", "1"]
+    code, _, err = cli("train", tmp_path / "t.txt", *small, "--seq-len", 10**9, "--device", "cpu")
+    assert code == 0 and "a step reads 11,520,000 tokens and may take minutes; a smaller " in err
 
 
 @pytest.mark.parametrize(

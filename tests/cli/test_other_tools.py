@@ -127,6 +127,7 @@ NAMED = {
     "-m book": "options come after a command: seqgen sample PROMPT -m NAME",
     "-p hello": "seqgen sample PROMPT -m NAME",
     "gpt2": "there is no command 'gpt2' (try seqgen --help)",
+    "tokenize -p hello": "echo TEXT | seqgen COMMAND -",
     "sample -n 100": "--max-tokens",
     "sample --max_length 100": "did you mean --max-tokens?",
     "sample --repeat-penalty 1.1": "did you mean --repetition-penalty?",

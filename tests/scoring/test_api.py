@@ -7,6 +7,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,6 +244,16 @@ def test_chat_is_that_of_the_command(tmp_path, monkeypatch, capsys):
     for wrong in ([], [{"role": "user"}], 5, ["a"]):
         with pytest.raises((SeqgenError, TypeError)):
             model.chat(wrong, **settings)
+
+
+def test_a_string_that_names_a_file_is_no_text(tmp_path, monkeypatch):
+    """A user of the command line expects the file to be read, and would get its name's score."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.txt").write_text("ab ba")
+    model = Model(fake(documents="line"))
+    for call in (lambda: seqgen.score(model, "t.txt"), lambda: seqgen.compare([model], "t.txt")):
+        with pytest.raises(UsageError, match=r"file: give Path\('t\.txt'\), or \['t\.txt'\] for"):
+            call()
 
 
 def test_errors_are_seqgens_own(tmp_path, monkeypatch):

@@ -357,11 +357,23 @@ SIDES = ("--source", "plain.txt", "--target", "plain.txt")
         (("beam-search", "-m", "gru", "--label", "a", "--max-ratio", 2), "--max-ratio is for"),
         (("sample", "-m", "gru"), "give --label (a, b, long)"),
         (("tokenize", "names.tsv", "-m", "gru", "--decode"), "texts without their labels (cut"),
-        (("eval", "-m", "gru", *SIDES), "--source is for translators; gru reads labelled lines"),
-        (("compare", "gru", "tf", *SIDES), "--source is for translators; gru reads labelled"),
-        (("perplexity", "plain.txt", "-m", "gru", *SIDES[:2]), "for translators; gru reads labell"),
-        (("eval", "-m", "plain", *SIDES), "--source is for translators; plain reads text"),
-        (("eval", "-m", "gru", "--metric", "bleu"), "--metric is for translators; gru reads labe"),
+        (
+            ("eval", "-m", "gru", *SIDES),
+            "--source is for models that write from sources; gru is a model of text with labels",
+        ),
+        (
+            ("compare", "gru", "tf", *SIDES),
+            "--source is for models that write from sources; gru is",
+        ),
+        (("perplexity", "plain.txt", "-m", "gru", *SIDES[:2]), "from sources; gru is a model of"),
+        (
+            ("eval", "-m", "plain", *SIDES),
+            "--source is for models that write from sources; plain is",
+        ),
+        (
+            ("eval", "-m", "gru", "--metric", "bleu"),
+            "--metric is for models that write from sources; gru is",
+        ),
         (("beam-search", "-m", "gru", "--label", "a", "--align"), "a model of text with labels"),
         pytest.param(
             ("eval", "-m", "gru", "--pairs", "names.tsv", "--quiet"),

@@ -276,9 +276,13 @@ def test_what_is_refused(refusal, folder):
     sides = ["--source", folder / "pairs.en", "--target", folder / "pairs.de"]
     assert "give FILE, or --source and --target" in refusal("eval", pairs, *sides, "-m", "a")
     assert "--source and --target go together" in refusal("eval", *sides[:2], "-m", "a")
-    assert "--source is for translators; text reads text" in refusal("eval", *sides, "-m", "text")
-    assert "--source is for translators" in refusal("compare", *sides, "text")
-    assert "--metric is for translators" in refusal("eval", "-m", "text", "--metric", "ter")
+    assert "--source is for models that write from sources; text is a model of text" in refusal(
+        "eval", *sides, "-m", "text"
+    )
+    assert "--source is for models that write from sources" in refusal("compare", *sides, "text")
+    assert "--metric is for models that write from sources" in refusal(
+        "eval", "-m", "text", "--metric", "ter"
+    )
     wrong = refusal("eval", "-m", "a", "--metric", "rouge")
     assert "--metric must be one of bleu, chrf, chrf++, ter, not 'rouge'" in wrong
     wrong = refusal("eval", "-m", "a", "--by-length", "short")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seqgen import registry, store
+from seqgen import store
 from seqgen.cli.shell.process import MOST_THREADS
 from seqgen.errors import UsageError
 from seqgen.registry import load_object
@@ -21,7 +21,6 @@ from seqgen.settings import (
     ReadingPrecision,
     argument,
     group,
-    require,
     setting,
 )
 from seqgen.settings.generation import LookOptions
@@ -152,37 +151,17 @@ class ReadModel(ModelName, panel=Panel.TEXT):
 
         machine = self.machine
         looked_up = self.looked_up.config
-        refuse_text_model(of_source, self.model)
+        for flag in of_source.given:
+            stored = store.find_all(self.model)
+            task = stored.task
+            of_text = f"{stored.name} is a model of {task.learns.removeprefix('a ')}"
+            has_sources = task.takes_targets or task.model_is is not None
+            require(has_sources, f"{flag} is for models that write from sources; {of_text}")
         work = Work(rows=rows, written=rows * max_tokens)
         loaded = load(self.model, machine.device, machine.precision, looked_up, work)
         loaded = loaded.with_labels(self.label)
         loaded.conditioning.require_chosen()
         return loaded
-
-
-def refuse_text_model(of_source: LookOptions, model: str | None) -> None:
-    """Raise an error if options about sources are given for a text model, before loading it.
-
-    Args:
-        of_source: what is asked of a model that writes from sources.
-        model: its name or path, a mixture, or None for the latest.
-
-    Raises:
-        UsageError: it is a model of text, and an option about sources was given.
-    """
-    if not of_source.given:
-        return
-    from seqgen.store.loading import parts_of
-
-    stored = store.find_all(model)
-    first = parts_of(stored)[0]
-    row = registry.known_architecture(first.config["architecture"])
-    labels = " with labels" if first.config["data"].get("labels") else ""
-    require(
-        row is None or row.task.takes_targets or row.task.model_is is not None,
-        f"{of_source.given[0]} is for models that write from sources; {stored.name} is a model of "
-        f"text{labels}",
-    )
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,8 @@ def too_many_arguments(command: Any, arguments: Sequence[str], extra: Sequence[s
     flags = flags_of(command)
     if said := model_among(arguments) if MODEL_FLAG in flags else "":
         return f"{what}; {said}"
+    if says := _option_word("argument", command.name).says:
+        return f"{what}; {says}"
     return f"{what}; did you mean --out {extra[0]}?" if "--out" in flags else what
 
 

@@ -186,17 +186,6 @@ def check_one_kind(models: Sequence[LoadedModel]) -> bool:
     return models[0].conditioning.in_pairs
 
 
-def check_translates(loaded: LoadedModel, option: str | None) -> None:
-    """Raise an error if an option for translators is given for another model.
-
-    Raises:
-        UsageError: it was given, and the model is another.
-    """
-    if option is not None and not loaded.conditioning.is_source:
-        name = loaded.stored.name
-        raise UsageError(f"{option} is for translators; {name} reads {loaded.conditioning.noun}")
-
-
 def held_out_input(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
     """Open the held-out text, or held-out pairs, that the models have in common.
 

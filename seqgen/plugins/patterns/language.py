@@ -18,6 +18,7 @@ class Language(TextSet, panel=Panel.TEXT):
         "Print the log-probability that an n-gram model or HMM writes a text that matches this "
         "regular expression, in place of scoring a text.",
         metavar="REGEX",
+        conflicts=("FILE", "--label", "--source", "--source-vectors"),
     )
     max_tokens: int = with_default(
         WritingOptions,

@@ -387,7 +387,8 @@ def test_measuring_other_vectors_than_a_model_reads(sides, tmp_path, capsys):
         for problem, arguments in said.items():
             assert problem in refusal(capsys, *command, "t", *arguments, "--quiet")
         line = refusal(capsys, *command, "text", *vectors, *target, "--quiet")
-        assert line == "seqgen: --source-vectors is for translators; text reads text"
+        of_sources = "--source-vectors is for models that write from sources"
+        assert line == f"seqgen: {of_sources}; text is a model of text"
 
 
 def test_vectors_and_text_are_not_mistaken_for_one_another(sides, tmp_path, capsys):

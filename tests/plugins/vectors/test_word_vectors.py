@@ -104,6 +104,7 @@ def test_agreement_with_people(chosen, tmp_path, capsys):
     assert found["spearman"] == pytest.approx(1 - 6 * (1 + 1 + 4) / (4 * (16 - 1)))
     assert (found["pairs"], found["oov"]) == (4, 1)
     path.write_text("paris france 1\nparis tokyo\n")
+    assert "for a word give --neighbours WORD" in refusal(capsys, "vectors", "paris", "-m", "v")
     line = refusal(capsys, "vectors", "-m", "v", "--similarity", path)
     assert "line 2: give two words and a score, not 'paris tokyo'" in line
     path.write_text("\n")
