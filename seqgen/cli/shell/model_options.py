@@ -21,6 +21,7 @@ from seqgen.settings import (
     ReadingPrecision,
     argument,
     group,
+    require,
     setting,
 )
 from seqgen.settings.generation import LookOptions
