@@ -20,35 +20,18 @@ from seqgen.errors import SeqgenError, UsageError
 VARIABLE = "SEQGEN_MAX_LINE_MB"
 DEFAULT_MB = 64.0
 MB = 1_000_000
-# When this thread gives up what it prepares, in its own processor time.
-_gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
+# When this thread gives up what it prepares, in its own processor time; options ask for it.
+gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
 
 
 @contextlib.contextmanager
 def seconds_at_most(seconds: float) -> Iterator[None]:
     """Limit the processor time in which options such as patterns are prepared."""
-    before = _gives_up.set(time.thread_time() + seconds)
+    before = gives_up.set(time.thread_time() + seconds)
     try:
         yield
     finally:
-        _gives_up.reset(before)
-
-
-@contextlib.contextmanager
-def untimed() -> Iterator[None]:
-    """Leave work out of the time limit that depends on the model alone, and is done once."""
-    begin = time.thread_time()
-    try:
-        yield
-    finally:
-        _gives_up.set(_gives_up.get() + time.thread_time() - begin)
-
-
-def require_time() -> None:
-    """Raise a `UsageError` if the time limit of `seconds_at_most` has passed."""
-    limit = _gives_up.get()
-    if limit != math.inf and time.thread_time() >= limit:
-        raise UsageError("it takes too long; write a simpler one")
+        gives_up.reset(before)
 
 
 def max_line_mb() -> float:

@@ -233,14 +233,18 @@ class BlockMatrix:
             begin += len(part.raw)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        whole, at = np.empty(self.shape, np.float32), 0
-        step = max(1, WEIGHTS_AT_ONCE // self.shape[1])
+        whole = self.fill(np.empty(self.shape, np.float32))
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def fill(self, whole: np.ndarray) -> np.ndarray:
+        """Write its numbers into an array in float32 of its shape, and return it."""
+        at, step = 0, max(1, WEIGHTS_AT_ONCE // self.shape[1])
         for part in self.parts:
             for begin in range(0, len(part.raw), step):
                 some = dequantize(part.raw[begin : begin + step], part.kind)
                 whole[at : at + len(some)] = some
                 at += len(some)
-        return whole if dtype is None else whole.astype(dtype, copy=False)
+        return whole
 
 
 def _rows(raw: np.ndarray, kinds: str) -> Iterable[StoredRows]:

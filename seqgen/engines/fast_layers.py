@@ -9,6 +9,7 @@ as if it had never stopped.
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,31 @@ def numbers_of(weight: Tensor | BlockMatrix, kind: torch.dtype) -> Tensor:
     return weight.to(kind)
 
 
+class _Reused(threading.local):
+    numbers = np.empty(0, np.float32)
+
+
+_reused = _Reused()
+
+
+def _for_product(weight: Tensor | BlockMatrix, kind: torch.dtype) -> Tensor:
+    """Convert a matrix for one product: on a CPU into memory that the thread's next one reuses.
+
+    If it were freed instead, smaller results that last would take parts of it, and the next matrix
+    would need more.
+    """
+    blocks, size = isinstance(weight, BlockMatrix), math.prod(weight.shape)
+    plain = not blocks and (weight.dtype == kind or not weight.is_cpu)
+    if plain or kind != torch.float32 or torch.compiler.is_compiling():
+        return numbers_of(weight, kind)
+    if _reused.numbers.size < size:
+        _reused.numbers = np.empty(size, np.float32)
+    numbers = _reused.numbers[:size].reshape(weight.shape)
+    if blocks:
+        return torch.from_numpy(weight.fill(numbers))
+    return torch.from_numpy(numbers).copy_(weight)
+
+
 class _FrozenLinear(Function):
     """Autograd function x W^T + b that keeps nothing but W."""
 
@@ -101,17 +127,13 @@ class _FrozenLinear(Function):
         bias: Tensor | None,
         kind: torch.dtype,
     ) -> Tensor:
-        ctx.save_for_backward(weight if isinstance(weight, Tensor) else None)
-        ctx.stored = None if isinstance(weight, Tensor) else weight
-        ctx.kind = x.dtype
-        return linear(x.to(kind), numbers_of(weight, kind), bias)
+        ctx.weight, ctx.kind = weight, x.dtype  # not saved: computing x again can end before this
+        return linear(x.to(kind), _for_product(weight, kind), bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        (weight,) = ctx.saved_tensors
-        weight = ctx.stored if weight is None else weight
-        d_x = linear(d_y, numbers_of(weight, d_y.dtype).T, None)
+        d_x = linear(d_y, _for_product(ctx.weight, d_y.dtype).T, None)
         return d_x.to(ctx.kind), None, None, None
 
 
@@ -189,13 +211,17 @@ class Normalisation(Function):
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # (..., 1)
         scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()  # 1 / rms
         u = x * scale
-        ctx.save_for_backward(u, scale, weight)
-        return u * weight
+        y = u * weight
+        # An adapted map keeps y anyway, and u follows from it.
+        ctx.keeps_y = not ctx.needs_input_grad[1] and bool(weight.all())
+        ctx.save_for_backward(y if ctx.keeps_y else u, scale, weight)
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
         u, scale, weight = ctx.saved_tensors
+        u = u / weight if ctx.keeps_y else u
         size = u.shape[-1]
         products = (u * d_y).view(-1, size)
         mean = (products @ (weight / size)).view(scale.shape)

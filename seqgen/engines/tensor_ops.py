@@ -85,7 +85,7 @@ class TensorOps:
     @staticmethod
     def in_little_memory(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """Call f(inputs) with gradient checkpointing: recomputed in the backward pass."""
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return function(*inputs)
         return checkpoint(function, *inputs, use_reentrant=False)
 

@@ -51,11 +51,9 @@ class LowRankUpdate(nn.Module):
         self.b = nn.ParameterList(weight.new_zeros(rows, r) for rows, r in sizes)
 
     def of(self, x: Tensor) -> Tensor:
-        """Apply the update to inputs x (..., C): (alpha / r) B A x, (..., R)."""
+        """Apply the update but for its scale to inputs x (..., C): B A x, (..., R)."""
         low = F.linear(x, torch.cat([*self.a])).split([len(a) for a in self.a], -1)
-        return self.scale * torch.cat(
-            [F.linear(z, b) for z, b in zip(low, self.b, strict=True)], -1
-        )
+        return torch.cat([F.linear(z, b) for z, b in zip(low, self.b, strict=True)], -1)
 
     def forward(self, weight: Tensor) -> Tensor:
         with torch.autocast(weight.device.type, enabled=False):
@@ -63,14 +61,21 @@ class LowRankUpdate(nn.Module):
 
 
 class AdaptedLinear(FastLinear):
-    """Linear layer with a frozen matrix W and an adapter: y = W x + b + (alpha / r) B A x."""
+    """Linear layer with a frozen matrix W and an adapter: y = W x + b + (alpha / r) B A x.
+
+    Attributes:
+        keeps_only_input: training keeps x alone, which may be computed again without W x.
+    """
+
+    keeps_only_input = True
 
     def forward(self, x: Tensor) -> Tensor:
         if self.quantized is not None:
             return self.quantized.over(x)
         (update,), frozen = self.parametrizations.weight, self.stored
         frozen = self.parametrizations.weight.original if frozen is None else frozen
-        return frozen_linear(x, frozen, self.bias) + update.of(x)
+        low_rank = update.of(x)  # first, so that what is computed again ends here
+        return torch.add(frozen_linear(x, frozen, self.bias), low_rank, alpha=update.scale)
 
 
 def low_rank_update(a: Iterable[Tensor], b: Iterable[Tensor], scale: float) -> Tensor:

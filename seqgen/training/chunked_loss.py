@@ -81,6 +81,7 @@ class _CrossEntropy(Function):
                     d_weight += d_logits.T @ x
                 if of_bias:
                     d_bias += d_logits.sum(0)
+                del log_probs, d_logits  # before the next piece has its own
         ctx.save_for_backward(*(x for x in (d_features, d_weight, d_bias) if x is not None))
         ctx.mark_non_differentiable(nats)
         return minimised, nats

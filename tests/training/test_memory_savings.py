@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
 from seqgen import store
-from seqgen.engines import tensor_ops
+from seqgen.engines import fast_layers, tensor_ops
 from seqgen.engines.fast_layers import FastLinear, frozen_linear
 from seqgen.errors import UsageError
 from seqgen.models.low_rank import AdaptedLinear, adapters_of, add_adapters, store_frozen
@@ -243,13 +245,72 @@ def test_a_frozen_matrix_keeps_its_type_and_saves_no_copy():
     saved = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
         y = frozen_linear(x, frozen, network.layer.bias)
-    assert [t.data_ptr() for t in saved] == [frozen.data_ptr()]
+    assert not saved and y.grad_fn.weight.data_ptr() == frozen.data_ptr()
     assert y.dtype == torch.float32
     exact = nn.functional.linear(x, frozen.float(), network.layer.bias)
     torch.testing.assert_close(y, exact)
     (d_x,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close(d_x, frozen.float().sum(0).expand_as(x))
     torch.testing.assert_close(network.layer.weight, whole, atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize("activation", ["swiglu", "gelu"])
+def test_adapters_compute_cheap_activations_again(activation, monkeypatch):
+    sizes = {"hidden_size": 16, "num_layers": 3, "num_heads": 2, "norm": "rmsnorm"}
+    config = TransformerConfig(
+        vocab_size=11, window=8, activation=activation, dropout=0.0, bias=False, **sizes
+    )
+    torch.manual_seed(1)
+    model = Transformer(config)
+    add_adapters(model, 2, 4.0)
+    for adapter in adapters_of(model).values():
+        nn.init.normal_(adapter.b[0])
+    with torch.no_grad():
+        # One norm has a weight of 0, from whose result its input does not follow.
+        model.blocks[1].feed_forward_norm.weight[3] = 0.0
+    model.train()
+    trained, saved, products = [p for p in model.parameters() if p.requires_grad], [], []
+    plain = fast_layers.linear
+    monkeypatch.setattr(fast_layers, "linear", lambda *a: products.append(a) or plain(*a))
+
+    def numbers():
+        saved.clear()
+        products.clear()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
+            logits, _ = model(torch.arange(8)[None])
+        gradients = torch.autograd.grad(logits.square().sum(), trained)
+        return gradients, sum(x.numel() for x in saved), len(products)
+
+    again, least, few = numbers()
+    monkeypatch.setattr(AdaptedLinear, "keeps_only_input", False)
+    kept, most, as_few = numbers()
+    assert all(map(torch.equal, kept, again))
+    assert least < most
+    assert few == as_few  # no product with a frozen matrix is computed again
+
+
+@pytest.mark.parametrize("zeros", [0, 2])
+def test_a_norm_with_a_frozen_weight_has_torchs_gradient(zeros):
+    torch.manual_seed(1)
+    norm = fast_layers.RMSNorm(6, eps=1e-5).requires_grad_(False)
+    norm.weight.normal_()[:zeros] = 0.0
+    x, d_y = torch.randn(4, 6, requires_grad=True), torch.randn(4, 6)
+    found = torch.autograd.grad(norm(x), x, d_y)
+    exact = torch.autograd.grad(nn.functional.rms_norm(x, (6,), norm.weight, 1e-5), x, d_y)
+    torch.testing.assert_close(found, exact)
+
+
+def test_the_memory_for_converted_matrices_is_of_one_thread():
+    torch.manual_seed(1)
+    matrices = [torch.randn(n, n).bfloat16() for n in (3, 40, 7)] * 20
+    inputs = [torch.randn(5, len(matrix)) for matrix in matrices]
+    exact = [x @ matrix.float().T for x, matrix in zip(inputs, matrices, strict=True)]
+    with torch.inference_mode():  # whose tensors take part in no gradient later
+        frozen_linear(inputs[1], matrices[1], None)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda *both: frozen_linear(*both, None), inputs, matrices))
+    for one, other in zip(found, exact, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.fast_for("bf16", rest="slow")

@@ -112,12 +112,6 @@ def score_recent(queries: Leaf, keys: Leaf, words: Leaf, reach: int) -> CacheHit
     return CacheHits(*(x.reshape(batch, -1, width)[:, :count] for x in (scores, words)))
 
 
-def target_log_weight(targets: Leaf, log_weights: Leaf, words: Leaf) -> Leaf:
-    """Compute the log of the total weight of each target among weighted words."""
-    ops = ops_of(log_weights)
-    return ops.log_total(ops.where(words == targets[..., None], log_weights, -math.inf))
-
-
 def add_word_weights(log_probs: Leaf, weights: Leaf, words: Leaf) -> Leaf:
     """Add each word's weight to its probability and return log-probabilities.
 

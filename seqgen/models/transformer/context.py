@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -181,8 +182,8 @@ class AnchoredContext:
 
     def stacked(self, x: Leaf, rotation: Leaf | None, attend: Attend) -> Leaf:
         """Run all blocks and the final norm on x (B, T, H)."""
-        *_, x = block_outputs(self, x, rotation, attend)
-        return self.final_norm(x)
+        outputs = block_outputs(self, x, rotation, attend)
+        return self.final_norm(functools.reduce(lambda _, last: last, outputs))
 
     def in_window(self, tokens: Leaf) -> tuple[Leaf, Leaf | None]:
         """Embed tokens (B, T) at positions 0 on; see `embedded`."""

@@ -153,8 +153,11 @@ class FeedForward(Part):
         return {"inner": maps, "output": Linear(inner, size, bias)}
 
     def run(self, x: Leaf) -> Leaf:
+        inner, again = self.inner(x), getattr(self.output, "keeps_only_input", False)
+        return self.ops.in_little_memory(self._out, inner) if again else self._out(inner)
+
+    def _out(self, inner: Leaf) -> Leaf:
         phi, gated = ACTIVATIONS[self.activation]
-        inner = self.inner(x)
         if not gated:
             return self.output(getattr(self.ops, phi)(inner))
         gate, up = self.ops.split(inner, 1, 1)

@@ -20,7 +20,6 @@ from seqgen.models.memory.recent import (
     RecentPositions,
     add_word_weights,
     score_recent,
-    target_log_weight,
 )
 from seqgen.models.scores import FromLogits, Predictions, ScoreDetail, Scores, first_best, ranks_in
 from seqgen.models.state import State
@@ -28,6 +27,12 @@ from seqgen.settings.scoring import CacheConfig
 
 # Scoring compares at most so many pairs of positions at a time (16 MB in float32).
 PAIRS_AT_ONCE = 1 << 22
+
+
+def target_log_weight(targets: Leaf, log_weights: Leaf, words: Leaf) -> Leaf:
+    """Compute the log of the total weight of each target among weighted words."""
+    ops = ops_of(log_weights)
+    return ops.log_total(ops.where(words == targets[..., None], log_weights, -math.inf))
 
 
 @dataclass

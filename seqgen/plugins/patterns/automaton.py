@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from seqgen.limits import require_time
 from seqgen.plugins.patterns.network import DONE, CharacterNetwork, reached
+from seqgen.plugins.patterns.time_limit import require_time
 from seqgen.settings import require
 
 LOST = 0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from seqgen.limits import require_time
 from seqgen.plugins.patterns.anchors import Anchor, Context
+from seqgen.plugins.patterns.time_limit import require_time
 from seqgen.settings import require, shorten, why_not_utf8
 
 # Inclusive ranges of code points, in order; none of them touch.

@@ -12,8 +12,8 @@ import numpy as np
 from seqgen import store
 from seqgen.errors import SeqgenError
 from seqgen.generation.token_bytes import bytes_within_and_first
-from seqgen.limits import untimed
 from seqgen.plugins.patterns.automaton import Vocabulary
+from seqgen.plugins.patterns.time_limit import untimed
 from seqgen.text.tokenizers import Tokenizer
 
 Vocabularies = tuple[Vocabulary, Vocabulary | None]

@@ -9,9 +9,10 @@ from helpers_cli import needs
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import UsageError
-from seqgen.limits import require_time, seconds_at_most, untimed
+from seqgen.limits import seconds_at_most
 from seqgen.plugins.patterns import vocabularies as module
 from seqgen.plugins.patterns.automaton import Vocabulary
+from seqgen.plugins.patterns.time_limit import require_time, untimed
 from seqgen.text.tokenizers import KINDS
 
 ARRAYS = ("parents", "last_bytes", "begins", "node_of")
