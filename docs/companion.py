@@ -57,9 +57,9 @@ its answer.
 """
 MACHINE = """
 *Times are processor time on one core, with all training of the step: AMD EPYC with AVX2, shared
-with other work, 2026-11-24; steps 2.1 and 2.9 on one with AVX-512, 2026-11-25, and steps 2.7 and
-5.4, 2026-11-26. On another machine, a network's figures may differ in the last digits, and its
-texts may differ too.
+with other work, 2026-11-24; steps 2.1 and 2.9 on one with AVX-512, 2026-11-25; steps 2.7 and 5.4,
+2026-11-26, and step 4.7, 2026-11-27. On another machine, a network's figures may differ in the last
+digits, and its texts may differ too.
 `docs/companion.py` makes these pages from the file that `seqgen course` reads.*
 """
 PART_HEAD = """# {number}. {part}

@@ -30,6 +30,8 @@ END, UNKNOWN = ByteTokenizer.eos_id, ByteTokenizer.unk_id
 REACH = 24
 # Covers that are less probable than this share of all are forgotten.
 NEGLIGIBLE = 1e-15
+# The share of the uniform distribution in the guess of a byte.
+UNIFORM_SHARE = 0.1
 # The weights are divided by their sum when that is smaller.
 SMALL = 1e-100
 
@@ -45,6 +47,7 @@ class TokenPrefix:
         ends: the probability that no more tokens follow.
         unknown: the probability that an unknown piece follows.
         path: the tokens.
+        guess: see `first_bytes`.
     """
 
     row: int
@@ -53,6 +56,17 @@ class TokenPrefix:
     ends: float
     unknown: float
     path: Path
+    guess: np.ndarray | None = None
+
+    def first_bytes(self, trie: Trie) -> np.ndarray:
+        """Compute the probabilities (260,) of the first byte of the next token, smoothed."""
+        if self.guess is None:
+            root = trie.root
+            masses = np.add.reduceat(self.probs[root.longer : root.end], root.starts)
+            self.guess = np.zeros(ByteTokenizer.vocab_size)
+            self.guess[OFFSET:] = UNIFORM_SHARE / BYTE_VALUES
+            self.guess[root.next_tokens] += (1 - UNIFORM_SHARE) * masses / masses.sum()
+        return self.guess
 
 
 @dataclass(slots=True)
@@ -85,7 +99,8 @@ class Cover:
 class Unread:
     """Cover whose last token the model has not read yet, since it is improbable.
 
-    Until it is read, its bytes count as uniformly distributed.
+    Until it is read, each byte after it has the probability of a guess: that with which the next
+    token began with this byte where the last one began. Bytes of an unknown piece are uniform.
 
     Attributes:
         row: the number of the state before the token.
@@ -93,7 +108,9 @@ class Unread:
         text: its bytes.
         weight: the probability of the tokens, times the factor of all weights.
         before: the tokens before it.
+        guess: (260,), of each byte after the token; None for the uniform distribution.
         tail: the bytes after the token.
+        tail_prob: their probability by the guess.
         growing: the token stands for an unknown piece that has not ended, with `text` so far.
     """
 
@@ -102,13 +119,20 @@ class Unread:
     text: bytes
     weight: float
     before: Path
+    guess: np.ndarray | None = None
     tail: bytes = b""
+    tail_prob: float = 1.0
     growing: bool = False
 
     @property
     def mass(self) -> float:
         """See `Cover.mass`."""
-        return self.weight * BYTE_VALUES ** -float(len(self.tail)) if self.tail else self.weight
+        return self.weight * self.tail_prob
+
+    def followed_by(self, byte: int) -> Unread:
+        """Add a byte to the tail."""
+        prob = 1 / BYTE_VALUES if self.guess is None else float(self.guess[OFFSET + byte])
+        return replace(self, tail=self.tail + bytes([byte]), tail_prob=self.tail_prob * prob)
 
     def scaled(self, factor: float) -> Unread:
         """Multiply weight and mass."""
@@ -147,8 +171,11 @@ class Covers:
                 # What is left belongs to tokens without text, such as padding.
                 rest = 1 - float(prefix.probs.sum()) - prefix.ends - prefix.unknown
                 probs[UNKNOWN] += prefix.weight * max(0.0, rest)
-        if self.unread:
-            probs[OFFSET:] += sum([each.mass for each in self.unread]) / BYTE_VALUES
+        for each in self.unread:
+            if each.guess is None:
+                probs[OFFSET:] += each.mass / BYTE_VALUES
+            else:
+                probs += each.mass * each.guess
         return probs / probs.sum()
 
 
@@ -231,7 +258,8 @@ def extend(covers: Covers, byte: int, segmentation: Segmentation) -> Covers:
                 token, prob = int(trie.ids[place]), float(prefix.probs[place])
                 if prob and segmentation.allows(prefix.path, token):
                     text, weight = segmentation.texts[token], prefix.weight * prob
-                    unread.append(Unread(prefix.row, token, text, weight, prefix.path))
+                    guess = prefix.first_bytes(trie)
+                    unread.append(Unread(prefix.row, token, text, weight, prefix.path, guess))
         if prefix.unknown and not cover.node.depth:
             weight = prefix.weight * prefix.unknown
             token = segmentation.unknown
@@ -241,7 +269,7 @@ def extend(covers: Covers, byte: int, segmentation: Segmentation) -> Covers:
         if each.growing:
             unread += _grown(each, byte, segmentation)
         else:
-            unread.append(replace(each, tail=each.tail + bytes([byte])))
+            unread.append(each.followed_by(byte))
     return Covers(read, unread)
 
 

@@ -74,8 +74,8 @@ class ByBytes(InferenceModel):
     """A language model over tokens, seen one byte at a time.
 
     It reads and predicts the tokens of the byte tokenizer. The first token that a text's state
-    reads stands for the start token of the inner model. Each further byte costs at most one
-    batched step of the inner model, for those covers that became probable enough with it.
+    reads stands for the start token of the inner model. With each further byte, the inner model
+    reads the last tokens of those covers that became probable enough, mostly in one batched step.
 
     Attributes:
         inner: the model over tokens.
@@ -126,9 +126,9 @@ class ByBytes(InferenceModel):
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:
         extended = tuple(map(self._extended, tokens, state.texts))
         spare = [max(covers.read, key=_mass, default=None) for covers in state.texts]
-        state = self._read(CoverState(state.inner, state.rows, extended), spare)
-        while any(self._is_stuck(covers) for covers in state.texts):
-            state = self._read(state, spare)
+        state = CoverState(state.inner, state.rows, extended)
+        while (after := self._read(state, spare)) is not state:
+            state = after
         texts = []
         for covers, other in zip(state.texts, spare, strict=True):
             kept, dropped = trim(covers if covers.mass else self._restarted(other), self._most)
@@ -151,15 +151,11 @@ class ByBytes(InferenceModel):
         prefix = replace(cover.prefix, weight=1.0, path=())
         return Covers([Cover(prefix, self.segmentation.trie.root, 1.0)])
 
-    def _is_stuck(self, covers: Covers) -> bool:
-        """Check whether nothing is known to have the bytes, and something is left to be read."""
-        return not covers.mass and any(not each.growing for each in covers.unread)
-
     def _read(self, state: CoverState, spare: Sequence[Cover | None]) -> CoverState:
         """Let the inner model read the last tokens of covers that are probable enough.
 
         Args:
-            state: with covers that are not read.
+            state: with covers that are not read; returned as it is if none is probable enough.
             spare: other covers whose rows are kept as well.
         """
         split = [self._split(covers) for covers in state.texts]

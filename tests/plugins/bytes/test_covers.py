@@ -155,13 +155,35 @@ def test_canonical_covers_of_unigram(unigram, text, seed):
         assert own / own.sum() == pytest.approx(sums / sums.sum(), rel=1e-9)
 
 
-@given(tokenizer=vocabularies(), text=texts, seed=seeds)
+@given(
+    tokenizer=vocabularies(), text=st.text(letters, max_size=25), seed=seeds,
+    every=st.booleans(), least=st.sampled_from([0.05, 0.4]),
+)  # fmt: skip
 @quick
-def test_covers_that_are_read_late(tokenizer, text, seed):
-    model = by_bytes(PrefixModel(tokenizer.vocab_size, seed, 0.3), tokenizer, True, least=0.05)
+def test_covers_that_are_read_late(tokenizer, text, seed, every, least):
+    """Some tokens are impossible, so that all covers that were read can vanish at once."""
+    model = by_bytes(PrefixModel(tokenizer.vocab_size, seed, 0.3), tokenizer, every, 64, least)
     probs = distributions(model, text.encode())
     assert probs.sum(-1) == pytest.approx(1, abs=1e-9)
     assert (probs >= 0).all()
+
+
+def test_bytes_after_an_improbable_token_are_guessed():
+    """They begin tokens there as often as one byte earlier, but for a tenth."""
+    tokenizer = SmallBPE([("a", "b")])
+    model = PrefixModel(tokenizer.vocab_size, 7)
+    a, b, c, ab = (tokenizer.texts.index(piece) for piece in ("a", "b", "c", "ab"))
+    chances = model.chances([FRAMING.start])
+    text = chances[[a, b, c, ab]].sum()
+    guess = {"a": chances[a] + chances[ab], "b": chances[b], "c": chances[c]}
+    guess = {letter: 0.9 * mass / text + 0.1 / 256 for letter, mass in guess.items()}
+    found = distributions(by_bytes(model, tokenizer, False, least=0.999), b"ac")
+    for letter, prob in guess.items():
+        wanted = chances[a] * prob + (chances[ab] if letter == "b" else 0)
+        assert found[1, OFFSET + ord(letter)] == pytest.approx(wanted / (chances[a] + chances[ab]))
+    assert found[1, OFFSET + ord("d")] == pytest.approx(
+        chances[a] * 0.1 / 256 / (chances[a] + chances[ab])
+    )
 
 
 def test_a_larger_share_reads_fewer_rows():
