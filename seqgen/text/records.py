@@ -56,7 +56,7 @@ class Texts:
 
     Attributes:
         name: of the file.
-        key: where a record has its text; `a.b` is the key b of what is at the key a.
+        key: where a record has its text; see `value_at`.
         beside: other keys at which a record must have a text too.
         one_line: write each text on a line of its own, with spaces for its newlines.
         taken: texts read so far.
@@ -98,6 +98,7 @@ class Texts:
         """
         known: list[str] = []
         whole = (self.key, *self.beside)
+        whole = {*whole, *(one for key in whole for one in key.split(","))}
         keys = {*whole, *(key.partition(".")[0] for key in whole)}
         for number, record in table_records(path, self.name, keys, known):
             yield from self._of(record, number)
@@ -161,9 +162,16 @@ def json_records(chunks: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
 
 
 def value_at(record: Any, key: str) -> Any:
-    """Look up a key of a record, or `a.b`, the key b of what is at the key a; None without it."""
+    """Look up a key of a record, or `a.b`, the key b of what is at the key a; None without it.
+
+    `a,b` is what is at both keys, such as a label and its text, on one line with a tab in between.
+    """
     if not isinstance(record, dict):
         return None
+    if "," in key and key not in record:
+        values = [value_at(record, one) for one in key.split(",")]
+        known = all(isinstance(value, (str, int)) for value in values)
+        return "\t".join(re.sub(r"[\t\r\n]+", " ", str(one)) for one in values) if known else None
     first, _, rest = key.partition(".")
     return record.get(key) if key in record or not rest else value_at(record.get(first), rest)
 

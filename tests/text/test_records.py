@@ -45,6 +45,44 @@ def test_bad_records_are_counted_and_named(tmp_path, capsys):
     assert read_text() == "one two\nzwei\ndrei\n\nfin\u2028 é 😀\n"
 
 
+def test_labels_and_texts_are_joined_by_tabs(tmp_path, capsys):
+    rows = [
+        {"stars": 5, "review": {"text": "good\tand\nlong"}},
+        {"stars": None, "review": {"text": "no stars"}},
+        {"stars": 1.5, "review": {"text": "no label"}},
+        {"stars": "1", "review": {}},
+        {"stars": "1", "review": {"text": "bad"}, "stars,review.text": 3},
+        {"stars": "1", "review": {"text": "bad"}},
+    ]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    how = ("--field", "stars,review.text", *COUNT)
+    assert run(["train", str(tmp_path / "d.jsonl"), *how]) == 0
+    assert "4 records of" in capsys.readouterr().err
+    assert read_text() == "5\tgood and long\n1\tbad\n"
+
+
+@needs("tables")
+def test_columns_are_joined_by_tabs(tmp_path, capsys):
+    (tmp_path / "d.csv").write_text('id,stars,text\n7,5,"good, and\nlong"\n8,1,bad\n')
+    small = (
+        "--model",
+        "rnn",
+        "--layers",
+        "1",
+        "--hidden-size",
+        "4",
+        "--steps",
+        "1",
+        "--val",
+        "none",
+    )
+    how = ("--labels", "--field", "stars,text", *small, "--name", "m", "-q")
+    assert run(["train", str(tmp_path / "d.csv"), *how]) == 0
+    assert read_text() == "5\tgood, and long\n1\tbad\n"
+    assert run(["sample", "-m", "m", "--label", "5", "--max-tokens", "1", "-q"]) == 0
+    assert "6" in refusal(capsys, "sample", "-m", "m", "--label", "6")
+
+
 def test_a_line_each_of_packed_files_and_folders(tmp_path, capsys):
     (tmp_path / "d").mkdir()
     with gzip.open(tmp_path / "d" / "b.jsonl.gz", "wt", encoding="utf-8") as file:

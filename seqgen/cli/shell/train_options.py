@@ -104,7 +104,7 @@ class TrainingFiles(Options, panel=Panel.WHAT):
     )
     field: str | None = setting(
         "Read this key of .jsonl files, or this column of tables such as .csv and .parquet, as "
-        "texts; a.b is b in a.",
+        "texts; a.b is b in a, and a,b both with a tab between them.",
         metavar="NAME",
         conflicts=OptionRule(
             ("--as-text",),
