@@ -24,7 +24,7 @@ from seqgen import registry
 from seqgen.engines.native.library import VARIABLE, library
 from seqgen.engines.tensor_products import fastest_products
 from seqgen.store import torch_models
-from seqgen.training import session, validations
+from seqgen.training import session, speed, validations
 
 # Programs that tests start, and the other processes of pytest, find compiled modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -108,6 +108,8 @@ def small_and_unsynced() -> Iterator[None]:
         patch.setattr(os, "fsync", os.fstat)
         # The home of each test would measure it anew, for 40 ms.
         patch.setattr(torch_models, "fastest_products", functools.cache(fastest_products))
+        # A trial has a slice for each way, and is not repeated until the speeds agree.
+        patch.setattr(speed, "LONG_TRIAL_SECONDS", 0.0)
         yield
 
 

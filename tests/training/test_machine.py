@@ -48,6 +48,12 @@ def default_products(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def long_trials(monkeypatch):
+    """As they are for users."""
+    monkeypatch.setattr(speed, "LONG_TRIAL_SECONDS", 5.0)
+
+
+@pytest.fixture(autouse=True)
 def bf16_processor(monkeypatch):
     """Whatever processor runs the tests."""
     monkeypatch.setattr(precision, "_may_have_bf16", lambda: True)

@@ -265,8 +265,7 @@ def test_a_budget_in_steps_asks_for_no_measurement(monkeypatch, tmp_path):
 
 @pytest.mark.fast_for("rnn-tanh", "lstm-plain", "transformer-default", rest="slow")
 @over(representatives(first_of_each(NEURAL)))
-def test_every_architecture_can_be_measured(case, monkeypatch):
-    monkeypatch.setattr(speed, "LONG_TRIAL_SECONDS", 0.0)  # one slice will do
+def test_every_architecture_can_be_measured(case):
     model = case.build(torch.float32)
     corpus = Corpus(np.arange(40, dtype=np.uint8) % VOCAB, np.array([40]), start=1)
     batches = training_batches(corpus, "stream", model.carries_state, 2, 3, seed=0)
