@@ -23,7 +23,6 @@ from seqgen.store import StoredModel
 from seqgen.text.framing import Framing
 from seqgen.text.labels import Classes, Labels
 from seqgen.text.pairs import Tokenizers
-from seqgen.text.sources import require_equal_widths
 from seqgen.text.tokenizers import Tokenizer
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.estimators import Estimator
@@ -229,18 +228,6 @@ class InitialModel:
         unchanged = documents == self.stored.config["data"].get("documents", "stream")
         framing = Framing.of(self.tokenizer, documents)
         return self.stored.framing(self.tokenizer) if unchanged else framing
-
-    def require_sources(self, features: int | None) -> None:
-        """Refuse sources of another kind than the initial model's.
-
-        Args:
-            features: the width of sources that are vectors; None for text.
-
-        Raises:
-            SeqgenError: they are of another kind, or of another width.
-        """
-        source_width = getattr(self.model.config, "source_features", None)
-        require_equal_widths(self.stored.name, source_width, features)
 
     def begin(self, model: Network, prepared: Prepared) -> None:
         """Copy the initial model's weights into a new model.

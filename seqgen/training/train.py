@@ -29,6 +29,7 @@ from seqgen.store.loaded import LoadedModel
 from seqgen.store.torch_models import choose_products
 from seqgen.text.reading import CHUNK_BYTES, joined_blocks
 from seqgen.text.records import Texts
+from seqgen.text.sources import require_equal_widths
 from seqgen.text.split import held_out_path
 from seqgen.text.training_files import file_notices
 from seqgen.training.choosing import (
@@ -521,7 +522,8 @@ def prepare_plan(plan: Plan, request: RunRequest, report: Report) -> tuple[Prepa
     plan = replace(plan, data=prepared.config).for_text(prepared.read_tokens)
     if origin is not None:
         origin.report_ngram_left_out(report)
-        origin.require_sources(prepared.vocab_sizes.source_features)
+        width = getattr(origin.model.config, "source_features", None)
+        require_equal_widths(origin.stored.name, width, prepared.vocab_sizes.source_features)
     for warning in data_warnings(prepared, origin and origin.stored):
         report(Notice(text=warning))
     return prepared, plan

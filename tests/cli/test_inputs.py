@@ -206,6 +206,12 @@ def test_no_more_is_awaited_than_tells_a_text():
     assert not Pipe(slow()).begins_with(b"seqgen.tokens")
 
 
+def test_a_named_pipe_is_announced(folder, there, cli, fifo):
+    path = fifo(folder / "short.txt")
+    code, _, err = cli("perplexity", path, "-m", "one")
+    assert code == 0 and f"reading the pipe {path}, which waits for a program that writes" in err
+
+
 def test_standard_input_under_two_names_is_read_once(folder, there, cli, stdin):
     stdin(TEXT.encode())
     same = f"/dev/fd/{sys.stdin.fileno()}"

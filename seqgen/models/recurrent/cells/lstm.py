@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from seqgen.engines.ops import Leaf, Ops
 from seqgen.models.recurrent.cells.equation import GLOROT, Equation, Maps, Parameter, Parts
 from seqgen.models.recurrent.settings import RecurrentConfig
-from seqgen.settings import look_up_ratio, ranges, require, setting
+from seqgen.settings import OptionRule, look_up_ratio, ranges, setting
 
 # Below the first ratio (`ModelConfig.regularised`) a text is read so little that these settings
 # learn it faster. From the second on the learning rate is doubled, and dropout is by these rows:
@@ -170,7 +170,10 @@ class LSTMConfig(RecurrentConfig):
     forget_gate: bool = setting(
         "Have a forget gate (Gers et al. 2000); without it, this is the LSTM of 1997.", True
     )
-    coupled: bool = setting("Let the input gate be 1 minus the forget gate (Greff et al. 2017).")
+    coupled: bool = setting(
+        "Let the input gate be 1 minus the forget gate (Greff et al. 2017).",
+        needs=OptionRule(("forget_gate=true",), "coupled=true needs forget_gate=true"),
+    )
     peepholes: bool = setting(
         "Let each gate read its own unit's memory (Gers and Schmidhuber 2000)."
     )
@@ -202,10 +205,6 @@ class LSTMConfig(RecurrentConfig):
             return {"dropout": 0.0, "head_factor": 2.0}
         dropout = look_up_ratio(DROPOUT_AT_HIGH_RATE, overfitting_ratio)
         return {"dropout": dropout, "lr": 2 * cls.recipe["lr"]}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.forget_gate or not self.coupled, "coupled=true needs forget_gate=true")
 
     @property
     def output_size(self) -> int:
