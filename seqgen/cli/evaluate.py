@@ -26,7 +26,7 @@ from seqgen.cli.shell.pairs import (
 )
 from seqgen.cli.shell.tables import MISSING, count, figure, interval, percentage, put_table
 from seqgen.errors import UsageError
-from seqgen.settings import Options, Panel, file_argument, same, setting
+from seqgen.settings import Options, Panel, file_argument, redeclare, setting
 from seqgen.settings.generation import WeighedTranslation
 from seqgen.settings.options import added_options, group
 from seqgen.settings.scoring import (
@@ -55,7 +55,7 @@ class MeasuredFile(Options):
 class MeasuredText(PairFiles):
     """Options for the text, or the pairs, that models are evaluated on."""
 
-    file: str | None = same(MeasuredFile, "file")
+    file: str | None = redeclare(MeasuredFile, "file")
 
 
 # The measures that plugins add, groups of the class `TextMeasure`.

@@ -45,8 +45,8 @@ from seqgen.settings import (
     check_rules,
     file_argument,
     group,
+    redeclare,
     require,
-    same,
     setting,
 )
 from seqgen.settings.filters import TextSet
@@ -79,7 +79,7 @@ class TextFiles(Options):
 class LineByLine(Options, panel=Panel.OUTPUT):
     """Options that score each line separately."""
 
-    documents: Documents | None = same(TextScoring, "documents")
+    documents: Documents | None = redeclare(TextScoring, "documents")
     per_line: bool = setting(
         "Score each line alone; print its bits per character, a tab and the line.",
         common=True,
@@ -106,7 +106,7 @@ class ScoredText(TextFiles, panel=Panel.TEXT):
 class ScoreViews(Options, panel=Panel.OUTPUT):
     """Options that show lines or tokens with their scores instead of a summary."""
 
-    per_line: bool = same(LineByLine, "per_line")
+    per_line: bool = redeclare(LineByLine, "per_line")
     per_token: bool = setting(
         "Print the bits of each token, a tab and the token; with --per-line, of each line alone.",
         common=True,

@@ -32,7 +32,7 @@ from seqgen.settings import (
     Panel,
     file_argument,
     group,
-    same,
+    redeclare,
     setting,
 )
 from seqgen.wording import plural
@@ -69,7 +69,7 @@ OF_TRAINING = OptionRule(("--train",), "{flag} belongs to --train KIND")
 class Encoder(Options, panel=Panel.WHAT):
     """Options that choose the tokenizer: a model's, a stored one, or a new one trained here."""
 
-    model: str | None = same(ModelName, "model", conflicts="--tokenizer")
+    model: str | None = redeclare(ModelName, "model", conflicts="--tokenizer")
     tokenizer: str | None = setting(
         "Use this tokenizer instead of a model's: its folder, a sentencepiece .model file, a token "
         "file, or byte.",
@@ -94,7 +94,7 @@ class Encoder(Options, panel=Panel.WHAT):
     min_count: int = setting(
         "With --train: keep tokens that occur at least this often.", 1, low=1, needs=OF_TRAINING
     )
-    as_text: bool = same(DataConfig, "as_text", needs=OF_TRAINING)
+    as_text: bool = redeclare(DataConfig, "as_text", needs=OF_TRAINING)
 
 
 # The names of shards have five digits.

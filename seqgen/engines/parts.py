@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqgen.engines.arrays import linear_map, unchanged
+from seqgen.engines.arrays import identity, linear_map
 from seqgen.engines.ops import ArrayOps, Leaf, Ops
 from seqgen.engines.weights import Shapes, Weights, linear_shapes
 
@@ -50,7 +50,7 @@ class Piece:
 
     def over_arrays(self, weights: Weights, ops: Ops) -> Any:
         """Build the layer over arrays from stored weights."""
-        return unchanged
+        return identity
 
     def module(self) -> nn.Module | nn.Parameter:
         """Build the layer as a new torch module or parameter."""

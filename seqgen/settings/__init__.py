@@ -22,7 +22,7 @@ from seqgen.settings.options import (
     group,
     is_group,
     parse_count,
-    same,
+    redeclare,
     settings_group,
     with_default,
 )

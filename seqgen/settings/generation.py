@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from seqgen.settings import ranges
-from seqgen.settings.options import Options, Panel, added_options, group, same, with_default
+from seqgen.settings.options import Options, Panel, added_options, group, redeclare, with_default
 from seqgen.settings.setting import (
     MOST_CANDIDATES,
     MOST_ROWS,
@@ -355,7 +355,7 @@ class BeamOptions(WritingOptions, panel=Panel.SEARCH):
 class Translation(Options):
     """Options of the beam search that translates sources for scoring."""
 
-    beams: int = same(BeamOptions, "beams", panel=Panel.TRANSLATED)
+    beams: int = redeclare(BeamOptions, "beams", panel=Panel.TRANSLATED)
     max_tokens: int | None = with_default(
         BeamOptions,
         "max_tokens",
@@ -373,5 +373,5 @@ class Translation(Options):
 class WeighedTranslation(Translation):
     """Options of the translating beam search, with its length normalization."""
 
-    length_norm: LengthNormKind = same(BeamOptions, "length_norm", panel=Panel.TRANSLATED)
-    alpha: float = same(BeamOptions, "alpha", panel=Panel.TRANSLATED)
+    length_norm: LengthNormKind = redeclare(BeamOptions, "length_norm", panel=Panel.TRANSLATED)
+    alpha: float = redeclare(BeamOptions, "alpha", panel=Panel.TRANSLATED)

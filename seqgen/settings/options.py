@@ -260,7 +260,7 @@ def with_default(options: type[Config], name: str, default: Any, **flag: Any) ->
     return dataclasses.field(default=default, metadata={**metadata, **changed})
 
 
-def same(options: type[Config], name: str, **flag: Any) -> Any:
+def redeclare(options: type[Config], name: str, **flag: Any) -> Any:
     """Redeclare the field `name` of `options` in a group that has only some of its fields.
 
     Args:

@@ -11,7 +11,7 @@ from seqgen.settings import ranges
 from seqgen.settings.data import Documents
 from seqgen.settings.filters import AdaptiveScoring
 from seqgen.settings.generation import WritingOptions
-from seqgen.settings.options import Options, Panel, added_options, group, same, with_default
+from seqgen.settings.options import Options, Panel, added_options, group, redeclare, with_default
 from seqgen.settings.setting import OptionRule, require, setting
 
 MetricName = Literal["bleu", "chrf", "chrf++", "ter"]
@@ -199,7 +199,7 @@ class MetricOptions(ScoreOptions, panel=Panel.SCORES):
 class TranslationScores(Options, panel=Panel.TRANSLATED):
     """Options of scoring translations: metrics, and classes of source length."""
 
-    metric: tuple[MetricName, ...] = same(
+    metric: tuple[MetricName, ...] = redeclare(
         MetricOptions, "metric", panel=Panel.TRANSLATED, without="bleu, chrf, ter"
     )
     by_length: tuple[int, ...] = setting(

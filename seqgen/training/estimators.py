@@ -75,7 +75,7 @@ def count_ngrams(
 ) -> EstimationResult:
     """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
     corpus = prepared.as_read(prepared.train)
-    never = impossible(prepared.tokenizer, loaded.framing)
+    never = impossible_ids(prepared.tokenizer, loaded.framing)
     fit_result = counting.fit(loaded.model, corpus, never, training.most_bytes)
     if fit_result.fallbacks:
         report(_fallback_notice(fit_result))
@@ -91,7 +91,7 @@ COUNTING = Estimator(
 )
 
 
-def impossible(tokenizer: Tokenizer, framing: Framing) -> list[int]:
+def impossible_ids(tokenizer: Tokenizer, framing: Framing) -> list[int]:
     """List the ids that cannot occur in a text and get probability zero."""
     return [token for token in framing.never if token != tokenizer.unk_id]
 

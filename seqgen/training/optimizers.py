@@ -40,7 +40,7 @@ class FastImportOptimizer(Optimizer):
 
 
 @functools.cache
-def lean(kind: type[Optimizer]) -> Any:
+def fast_import(kind: type[Optimizer]) -> Any:
     """Make a subclass of a torch optimizer that imports fast; see `FastImportOptimizer`."""
     step = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (FastImportOptimizer, kind), {"step": step})
@@ -210,47 +210,40 @@ def _has_fused(chosen: list[ParameterGroup]) -> bool:
     return on_known and not any(map(is_divided, parameters))
 
 
+def _rule(
+    kind: type[Optimizer], chosen: list[ParameterGroup], config: TrainingConfig, **settings: Any
+) -> list[Optimizer]:
+    """Make an optimizer of torch, or as textbooks have it where torch has no such form."""
+    groups = _groups(chosen, config.lr, config.weight_decay)
+    window = kind is Adagrad and config.adagrad_window
+    if window or config.eps_inside:
+        option = "adagrad_window" if window else "eps_inside"
+        return [hooks.load_method("optimizer", "textbook-rule", option)(groups, config)]
+    return [fast_import(kind)(groups, **settings)]
+
+
 def _sgd(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
     groups = _groups(chosen, config.lr, config.weight_decay)
-    sgd = lean(SGD)(
-        groups,
-        momentum=config.momentum,
-        dampening=config.dampening,
-        nesterov=config.nesterov,
-        fused=_has_fused(chosen),
-    )
-    return [sgd]
-
-
-def _textbook_rule(groups: list[dict[str, Any]], config: TrainingConfig) -> list[Optimizer]:
-    """Make the configured optimizer as textbooks have it, where torch has no such form."""
-    option = "adagrad_window" if config.adagrad_window else "eps_inside"
-    return [hooks.load_method("optimizer", "textbook-rule", option)(groups, config)]
+    names = "momentum", "dampening", "nesterov"
+    settings = {name: getattr(config, name) for name in names}
+    return [fast_import(SGD)(groups, **settings, fused=_has_fused(chosen))]
 
 
 def _adagrad(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
-    groups = _groups(chosen, config.lr, config.weight_decay)
-    if config.adagrad_window or config.eps_inside:
-        return _textbook_rule(groups, config)
     on_cpu = all(member.parameter.device.type == "cpu" for member in chosen)
-    return [lean(Adagrad)(groups, eps=config.eps, fused=on_cpu and _has_fused(chosen))]
+    return _rule(Adagrad, chosen, config, eps=config.eps, fused=on_cpu and _has_fused(chosen))
 
 
 def _rmsprop(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:
-    groups = _groups(chosen, config.lr, config.weight_decay)
-    if config.eps_inside:
-        return _textbook_rule(groups, config)
-    return [lean(RMSprop)(groups, alpha=config.beta2, eps=config.eps, momentum=config.momentum)]
+    settings = {"alpha": config.beta2, "eps": config.eps, "momentum": config.momentum}
+    return _rule(RMSprop, chosen, config, **settings)
 
 
 def _adaptive(
     kind: type[Adam], chosen: list[ParameterGroup], config: TrainingConfig
 ) -> list[Optimizer]:
-    groups = _groups(chosen, config.lr, config.weight_decay)
-    if config.eps_inside:
-        return _textbook_rule(groups, config)
-    betas = (config.beta1, config.beta2)
-    return [lean(kind)(groups, betas=betas, eps=config.eps, fused=_has_fused(chosen))]
+    settings = {"betas": (config.beta1, config.beta2), "eps": config.eps}
+    return _rule(kind, chosen, config, **settings, fused=_has_fused(chosen))
 
 
 def _muon(chosen: list[ParameterGroup], config: TrainingConfig) -> list[Optimizer]:

@@ -23,7 +23,7 @@ from seqgen.training.counting import fit
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.deadline import Deadline
 from seqgen.training.estimate import store_estimate
-from seqgen.training.estimators import impossible
+from seqgen.training.estimators import impossible_ids
 from seqgen.training.events import Event, Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan, why_not_mixable
 from seqgen.training.scored_part import fit_on_first_half, score_alone
@@ -323,7 +323,7 @@ def _count_sample(prepared: Prepared, order: int, tokens: float = MOST_COUNTED) 
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     framing = Framing.of(prepared.tokenizer, prepared.config.documents)
     text = prepared.as_read(_beginning(prepared, tokens).train)
-    fit(model, text, impossible(prepared.tokenizer, framing))
+    fit(model, text, impossible_ids(prepared.tokenizer, framing))
     return model.eval()
 
 

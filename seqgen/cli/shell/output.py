@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from seqgen.cli.shell import recording
 from seqgen.errors import SeqgenError
-from seqgen.settings import Options, Panel, same, setting
+from seqgen.settings import Options, Panel, redeclare, setting
 from seqgen.wording import escape_controls
 
 if TYPE_CHECKING:
@@ -198,9 +198,9 @@ class Output(Options, panel=Panel.OUTPUT):
 class RecordedOutput(Output, panel=Panel.OUTPUT):
     """Output options of a command whose results `seqgen replay` can reproduce."""
 
-    json: bool = same(Output, "json")
-    quiet: bool = same(Output, "quiet")
-    verbose: bool = same(Output, "verbose")
+    json: bool = redeclare(Output, "json")
+    quiet: bool = redeclare(Output, "quiet")
+    verbose: bool = redeclare(Output, "verbose")
     record_run: bool = setting(
         "Write JSON Lines, each with how it was made, so that seqgen replay can make it again.",
         names=("--record",),

@@ -10,7 +10,7 @@ from seqgen.cli.shell.inputs import Input, Inputs, Pipe
 from seqgen.cli.shell.output import Output, announce
 from seqgen.cli.shell.tables import count, figure, interval, percentage
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import OptionRule, Options, Panel, require, same, setting
+from seqgen.settings import OptionRule, Options, Panel, redeclare, require, setting
 from seqgen.settings.data import VECTOR_FILES
 from seqgen.settings.generation import Translation
 from seqgen.settings.scoring import TranslationScores
@@ -133,7 +133,7 @@ class PairFiles(Options, panel=Panel.TEXT):
         conflicts=("--source-vectors", *ONE_FILE),
         needs=WITH_TARGET,
     )
-    source_vectors: str | None = same(
+    source_vectors: str | None = redeclare(
         SourceVectorFile, "source_vectors", conflicts=ONE_FILE, needs=WITH_TARGET
     )
     target: str | None = setting(

@@ -10,7 +10,7 @@ from seqgen.cli.shell.inputs import Input, Inputs, input_bytes, piped_input
 from seqgen.cli.shell.output import Output
 from seqgen.cli.shell.pairs import SourceVectorFile
 from seqgen.errors import UsageError
-from seqgen.settings import Options, Panel, argument, same, setting
+from seqgen.settings import Options, Panel, argument, redeclare, setting
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class GivenPrompts(Options, panel=Panel.TEXT):
         reads="file",
         conflicts=PROMPTS,
     )
-    source_vectors: str | None = same(SourceVectorFile, "source_vectors", conflicts=PROMPTS)
+    source_vectors: str | None = redeclare(SourceVectorFile, "source_vectors", conflicts=PROMPTS)
 
     @cached_property
     def files(self) -> list[Input]:

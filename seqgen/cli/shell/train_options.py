@@ -28,7 +28,7 @@ from seqgen.settings import (
     file_argument,
     group,
     read_config,
-    same,
+    redeclare,
     setting,
     settings_group,
 )
@@ -275,7 +275,7 @@ class Recipe(Options, panel=Panel.WHAT):
 class SeededDevice(Device, panel=Panel.MACHINE):
     """Options for the device and the random seed."""
 
-    seed: int | None = same(SampleOptions, "seed", panel=Panel.MACHINE)
+    seed: int | None = redeclare(SampleOptions, "seed", panel=Panel.MACHINE)
 
 
 def check_no_model_name(data: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from seqgen.engines.arrays import Affine, Arrays, input_map, input_map_of_ids
 from seqgen.engines.native.recording import Recorded
 from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.weights import ArrayMap, Weights
-from seqgen.models.recurrent.cells.equation import Equation, Maps, scale_and_shift, unchanged
+from seqgen.models.recurrent.cells.equation import Equation, Maps, identity, scale_and_shift
 
 Pair = tuple[np.ndarray, np.ndarray]
 # Positions of a text whose products with the input are made at once.
@@ -120,7 +120,7 @@ class ArrayLayer:
         beside = None if self.takes_ids else of_input
         maps = equation.maps_of_past(ArrayOps, p)
         self.w: Any = array_maps(maps, equation.vectors(ArrayOps, p), beside)
-        self.w.dropped = unchanged
+        self.w.dropped = identity
 
     def start(self, batch: int) -> Arrays:
         """Create the zero initial state."""

@@ -20,8 +20,8 @@ from seqgen.models.recurrent.cells.equation import (
     IDENTITY,
     Maps,
     Parameter,
+    identity,
     scale_and_shift,
-    unchanged,
 )
 from seqgen.models.recurrent.linear_maps import loop_maps, tensor_maps
 
@@ -74,7 +74,7 @@ class Noise:
         """Apply the masks to the maps `w`, and set `w.dropped` for update vectors."""
         for name, mask in self.past.items():
             setattr(w, name, masked_map(getattr(w, name), mask))
-        w.dropped = self.update or unchanged
+        w.dropped = self.update or identity
         if self.shared is not None:
             w.dropped = lambda g: apply_mask(g, self.shared)
         return w

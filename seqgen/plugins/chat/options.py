@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seqgen.settings.generation import AddedToSample, SampleOptions
-from seqgen.settings.options import Options, Panel, group, same
+from seqgen.settings.options import Options, Panel, group, redeclare
 from seqgen.settings.setting import setting
 
 
@@ -23,24 +23,24 @@ class ChatOptions(Options, panel=Panel.TEXT):
 class ChatSampling(Options, panel=Panel.FILTERS):
     """Options of `sample` that have a meaning for the answers of a chat."""
 
-    temperature: float = same(SampleOptions, "temperature")
-    top_k: int | None = same(SampleOptions, "top_k")
-    top_p: float = same(SampleOptions, "top_p")
-    min_p: float = same(SampleOptions, "min_p")
-    typical: float = same(SampleOptions, "typical")
-    repetition_penalty: float = same(SampleOptions, "repetition_penalty")
-    presence_penalty: float = same(SampleOptions, "presence_penalty")
-    frequency_penalty: float = same(SampleOptions, "frequency_penalty")
-    no_repeat_ngram: int | None = same(SampleOptions, "no_repeat_ngram")
-    ban: tuple[str, ...] = same(SampleOptions, "ban")
-    force: str = same(SampleOptions, "force")
+    temperature: float = redeclare(SampleOptions, "temperature")
+    top_k: int | None = redeclare(SampleOptions, "top_k")
+    top_p: float = redeclare(SampleOptions, "top_p")
+    min_p: float = redeclare(SampleOptions, "min_p")
+    typical: float = redeclare(SampleOptions, "typical")
+    repetition_penalty: float = redeclare(SampleOptions, "repetition_penalty")
+    presence_penalty: float = redeclare(SampleOptions, "presence_penalty")
+    frequency_penalty: float = redeclare(SampleOptions, "frequency_penalty")
+    no_repeat_ngram: int | None = redeclare(SampleOptions, "no_repeat_ngram")
+    ban: tuple[str, ...] = redeclare(SampleOptions, "ban")
+    force: str = redeclare(SampleOptions, "force")
     added: AddedToSample = group(AddedToSample)
-    greedy: bool = same(SampleOptions, "greedy")
-    max_tokens: int = same(SampleOptions, "max_tokens")
-    min_tokens: int = same(SampleOptions, "min_tokens")
-    stop: tuple[str, ...] = same(SampleOptions, "stop")
-    batch_size: int = same(SampleOptions, "batch_size")
-    seed: int | None = same(SampleOptions, "seed")
+    greedy: bool = redeclare(SampleOptions, "greedy")
+    max_tokens: int = redeclare(SampleOptions, "max_tokens")
+    min_tokens: int = redeclare(SampleOptions, "min_tokens")
+    stop: tuple[str, ...] = redeclare(SampleOptions, "stop")
+    batch_size: int = redeclare(SampleOptions, "batch_size")
+    seed: int | None = redeclare(SampleOptions, "seed")
 
     def sampling(self, seed: int, stop: tuple[str, ...]) -> SampleOptions:
         """Return them as options of `sample`.

@@ -11,7 +11,7 @@ from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.output import RecordedOutput, one_line, say
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, percentage, put_facts
 from seqgen.packages import install_command
-from seqgen.settings import DataConfig, Documents, Options, file_argument, same
+from seqgen.settings import DataConfig, Documents, Options, file_argument, redeclare
 from seqgen.wording import first_names
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ class Reported(Options):
     files: tuple[str, ...] = file_argument(
         "Texts, joined in order: files, folders, patterns; - is standard input.", "[FILE]..."
     )
-    documents: Documents = same(DataConfig, "documents")
-    val: str = same(DataConfig, "val")
-    split_seed: int = same(DataConfig, "split_seed")
+    documents: Documents = redeclare(DataConfig, "documents")
+    val: str = redeclare(DataConfig, "val")
+    split_seed: int = redeclare(DataConfig, "split_seed")
 
 
 @takes_options

@@ -25,7 +25,7 @@ from seqgen.plugins.exchange.formats import (
     format_of_name,
     is_in_format,
 )
-from seqgen.settings import Options, Panel, argument, require, same, setting
+from seqgen.settings import Options, Panel, argument, redeclare, require, setting
 from seqgen.store.layout import is_known
 from seqgen.wording import plural
 
@@ -185,13 +185,13 @@ class Pushed(Options, panel=Panel.OUTPUT):
     message: str | None = setting(
         "Message of the commit.", metavar="TEXT", without="names the model and seqgen"
     )
-    file_format: ExportFormat | None = same(
+    file_format: ExportFormat | None = redeclare(
         Exported,
         "file_format",
         without="arpa for n-grams; gguf with --type; for other networks hf, else onnx",
     )
-    number_type: NumberType = same(Exported, "number_type")
-    merge: bool = same(Exported, "merge")
+    number_type: NumberType = redeclare(Exported, "number_type")
+    merge: bool = redeclare(Exported, "merge")
 
 
 @takes_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seqgen.plugins.hmm import baum_welch
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import METRICS
-from seqgen.training.estimators import EstimationResult, Estimator, impossible
+from seqgen.training.estimators import EstimationResult, Estimator, impossible_ids
 from seqgen.training.events import Iteration, Report
 from seqgen.training.run import Budget, Run
 
@@ -40,7 +40,7 @@ def run_em(
             report(event)
             return training.budget if share >= 1 else None
 
-        never = impossible(prepared.tokenizer, loaded.framing)
+        never = impossible_ids(prepared.tokenizer, loaded.framing)
         last, stopped = baum_welch.fit(loaded.model, corpus, never, training.seed, enough)
     return EstimationResult(
         seconds=last.seconds,

@@ -15,7 +15,7 @@ from seqgen.settings.training import TrainingConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.corpus import Corpus
 from seqgen.training.datasets.prepared import Prepared
-from seqgen.training.estimators import EstimationResult, Estimator, impossible
+from seqgen.training.estimators import EstimationResult, Estimator, impossible_ids
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
@@ -26,7 +26,7 @@ def store_lines(
     """Store the lines of the training part in the network; see `Estimator.run`."""
     began = time.perf_counter()
     framing, units = loaded.framing, loaded.model.config.units
-    never = impossible(prepared.tokenizer, framing)
+    never = impossible_ids(prepared.tokenizer, framing)
     stored = store_patterns(loaded.model, prepared.train, never, framing.end, training.seed)
     load = f"{plural(stored, 'pattern')} in {plural(units, 'unit')}, {stored / units:.3f} per unit"
     full = stored > CAPACITY * units

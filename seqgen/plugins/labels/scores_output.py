@@ -21,7 +21,7 @@ from seqgen.cli.shell.tables import (
     share,
     short_count,
 )
-from seqgen.settings import Options, same
+from seqgen.settings import Options, redeclare
 
 if TYPE_CHECKING:
     from seqgen.plugins.labels.evaluate import LabelComparison, LabelEvaluation
@@ -128,9 +128,9 @@ def most_confused(names: Sequence[str], counts: Sequence[Sequence[int]]) -> list
 class ComparedLabels(Options):
     """Options of `seqgen compare` for label models: models, examples and number of resamples."""
 
-    models: tuple[str, ...] = same(ComparedModels, "models")
-    data: str | None = same(ComparedText, "data")
-    resamples: int = same(ComparisonTests, "resamples")
+    models: tuple[str, ...] = redeclare(ComparedModels, "models")
+    data: str | None = redeclare(ComparedText, "data")
+    resamples: int = redeclare(ComparisonTests, "resamples")
 
 
 @takes_options

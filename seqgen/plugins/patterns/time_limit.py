@@ -12,7 +12,7 @@ from seqgen.limits import gives_up
 
 
 @contextlib.contextmanager
-def untimed() -> Iterator[None]:
+def outside_time_limit() -> Iterator[None]:
     """Leave work out of the time limit that depends on the model alone, and is done once."""
     begin = time.thread_time()
     try:

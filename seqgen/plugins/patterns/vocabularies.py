@@ -13,7 +13,7 @@ from seqgen import store
 from seqgen.errors import SeqgenError
 from seqgen.generation.token_bytes import bytes_within_and_first
 from seqgen.plugins.patterns.automaton import Vocabulary
-from seqgen.plugins.patterns.time_limit import untimed
+from seqgen.plugins.patterns.time_limit import outside_time_limit
 from seqgen.text.tokenizers import Tokenizer
 
 Vocabularies = tuple[Vocabulary, Vocabulary | None]
@@ -37,7 +37,7 @@ def vocabularies(tokenizer: Tokenizer, excluded: frozenset[int], backward: bool)
         excluded: the tokens that are never part of a text.
         backward: texts are written from right to left.
     """
-    with untimed():
+    with outside_time_limit():
         if tokenizer.vocab_size < LARGE:
             return _built(tokenizer, excluded, backward)
         return _kept(tokenizer, excluded, backward)

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from seqgen.engines.precision import restored_randomness
 from seqgen.plugins.regimes.scheduled import FreeRunning
-from seqgen.training.optimizers import lean
+from seqgen.training.optimizers import fast_import
 from seqgen.training.parts import CheckpointPart, ModelWeights, OptimizerState
 from seqgen.training.reading import TrainingReader, to_device
 from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules
@@ -63,7 +63,7 @@ class ProfessorForcing(FreeRunning):
             torch.manual_seed(config.seed)
             self.discriminator = Discriminator(head.in_features, config.discriminator_size)
         self.discriminator.to(head.weight.dtype)
-        self._optimizer = lean(torch.optim.Adam)(
+        self._optimizer = fast_import(torch.optim.Adam)(
             self.discriminator.parameters(), lr=config.discriminator_lr
         )
 

@@ -23,8 +23,8 @@ from seqgen.settings import (
     Panel,
     group,
     ranges,
+    redeclare,
     require,
-    same,
     setting,
     settings_group,
 )
@@ -41,7 +41,7 @@ BudgetFlags = settings_group(
 class Swept(Options, panel=Panel.WHAT):
     """Architectures, sizes and text of a sweep, and the place for its plot."""
 
-    data: tuple[str, ...] = same(TrainingFiles, "data")
+    data: tuple[str, ...] = redeclare(TrainingFiles, "data")
     models: tuple[str, ...] = setting(
         "Architectures to train, such as rnn,gru,lstm.",
         REQUIRED,
@@ -64,7 +64,7 @@ class Swept(Options, panel=Panel.WHAT):
         metavar="N,...",
     )
     budget: BudgetFlags = group(BudgetFlags)
-    set_: tuple[str, ...] = same(MoreSettings, "set_")
+    set_: tuple[str, ...] = redeclare(MoreSettings, "set_")
     print_jobs: bool = setting(
         "Print a command for each model instead, to run as jobs of a cluster.",
         panel=Panel.OUTPUT,

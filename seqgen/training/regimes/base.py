@@ -51,7 +51,7 @@ class Loss(NamedTuple):
     state: State | None
 
 
-def numbered(ids: Sequence[int]) -> str:
+def ids_as_text(ids: Sequence[int]) -> str:
     """Decode ids as their numbers, where speed is measured without a tokenizer."""
     return " ".join(map(str, ids))
 
@@ -66,7 +66,7 @@ class TextRules:
         never: the ids that are never written.
     """
 
-    decode: Callable[[Sequence[int]], str] = numbered
+    decode: Callable[[Sequence[int]], str] = ids_as_text
     end: int | None = None
     never: tuple[int, ...] = ()
 

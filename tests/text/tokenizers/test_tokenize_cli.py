@@ -259,11 +259,12 @@ def test_other_problems_are_exit_1(go, text, tmp_path):
         ([text, "--tokenizer", renamed], "must be named tokenizer.json"),
         ([text, "--tokenizer", tmp_path], "missing or damaged"),
         ([text, "-m", "none"], "there is no model named 'none'"),
-        ([text, "--tokenizer", "byte", "--out", tmp_path / "no" / "x.tok"], "cannot be written"),
         ([tmp_path / "none.txt", "--tokenizer", "byte"], "there is no file"),
     ):
         done = go(*arguments)
         assert done.code == 1 and message in done.err and done.err.count("\n") == 1
+    done = go(text, "--tokenizer", "byte", "--out", tmp_path / "no" / "x.tok")
+    assert done.code == 2 and "there is no folder" in done.err and done.err.count("\n") == 1
 
 
 def test_lines_come_as_soon_as_they_are_there():

@@ -249,7 +249,7 @@ class Equation(ABC):
         return None
 
 
-def unchanged(g: Leaf) -> Leaf:
+def identity(g: Leaf) -> Leaf:
     """Return an update vector as it is, without dropout."""
     return g
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqgen.cli.shell.output_files import Curves, check_picture
 from seqgen.errors import SeqgenError
-from seqgen.settings import OptionRule, Panel, require, same, setting
+from seqgen.settings import OptionRule, Panel, redeclare, require, setting
 from seqgen.settings.listening import ListenerOptions
 
 
@@ -19,7 +19,7 @@ class DiagnoseOptions(ListenerOptions, panel=Panel.OUTPUT):
         "Also log how every layer is doing, how far gradients reach (--plot draws it), and how "
         "widely attention spreads."
     )
-    plot: Path | None = same(
+    plot: Path | None = redeclare(
         Curves,
         "plot",
         needs=OptionRule(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.engines.arrays import linear_map, unchanged
+from seqgen.engines.arrays import identity, linear_map
 from seqgen.engines.ops import ArrayOps
 from seqgen.engines.parts import Piece
 from seqgen.engines.weights import ArrayMap, Shapes, Weights, linear_shapes
@@ -56,7 +56,7 @@ class CharCNNPiece(Piece):
                 )
                 for layer in layers
             ],
-            projection=linear_map(weights.part("projection")) or unchanged,
+            projection=linear_map(weights.part("projection")) or identity,
         )
         words = weights.spelling
         pieces = [words[begin : begin + AT_ONCE] for begin in range(0, len(words), AT_ONCE)]

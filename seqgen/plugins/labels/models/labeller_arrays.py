@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from seqgen import registry
-from seqgen.engines.arrays import linear_map, unchanged
+from seqgen.engines.arrays import identity, linear_map
 from seqgen.engines.ops import ArrayOps
 from seqgen.engines.weights import Shapes, Weights, linear_shapes
 from seqgen.models.arrays import ArrayModel, ArrayNetwork
@@ -156,7 +156,7 @@ class LabellerArrays(LabelsOfFeatures, ArrayNetwork):
     __call__ = LabelsOfFeatures.logits
 
     def __init__(self, config: LabellingConfig, weights: Weights) -> None:
-        self.config, self.output_dropout = config, unchanged
+        self.config, self.output_dropout = config, identity
         self.trunk = self._trunk(config)(config, weights.part("trunk"))
         self.window, self.vectors = self.trunk.window, self.trunk.vectors
         self.pooling = config.pooling or self.trunk.pooling
