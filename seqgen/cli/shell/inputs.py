@@ -81,8 +81,7 @@ def given_or_piped(names: Iterable[str | None], usage: str) -> list[str]:
         UsageError: there is neither; says `usage`.
     """
     given = [name for name in names if name is not None]
-    if not given and piped_input() is None:
-        raise UsageError(f"give a text file: {usage}")
+    require(bool(given) or piped_input() is not None, f"give a text file: {usage}")
     return given or ["-"]
 
 
