@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from seqgen.text.corpus import Corpus
     from seqgen.text.tokenizers import Tokenizer
 
-# Tokens fed in one call, over all rows: long enough for the matrix products to pay.
-PIECE = 8192
+# Tokens fed in one call, over all rows: long enough for the matrix products to pay; fewer, from
+# 12 million parameters on, so that what a large model computes of them takes little memory.
+PIECE, LEAST_PIECE, PIECE_PRODUCTS = 8192, 512, 10**11
 # Documents are sorted by length within pools of this many batches.
 POOL = 16
 
@@ -154,10 +155,11 @@ def _score_rows(
 ) -> Iterator[Scored]:
     begin, end = corpus.first_targets[documents], corpus.ends[documents]
     state = opens(documents.tolist())
-    own = corpus.start is None
+    own, products = corpus.start is None, PIECE_PRODUCTS // max(1, model.parameter_count())
+    piece = min(PIECE, max(LEAST_PIECE, products))
     before = corpus.tokens[begin - 1] if own else np.full(len(documents), corpus.start)
     while True:
-        length = min(PIECE // len(documents) + 1, int((end - begin).max()))
+        length = min(piece // len(documents) + 1, int((end - begin).max()))
         at = begin[:, None] + np.arange(length)
         inside = at < end[:, None]  # (B, T)
         targets = np.where(inside, corpus.tokens[np.where(inside, at, 0)], 0).astype(np.int64)

@@ -112,6 +112,18 @@ def test_a_stream_is_one_row_in_order(case, monkeypatch):
         check(model, corpus_of(30), 32, stride)
 
 
+def test_large_models_read_fewer_tokens_at_once(monkeypatch):
+    model = next(case for case in CASES if case.architecture == "transformer").loud()
+    read, plain = [], model.score
+    monkeypatch.setattr(scoring, "LEAST_PIECE", 4)
+    monkeypatch.setattr(model, "score", lambda x, *more: read.append(x.shape) or plain(x, *more))
+    for products, most in ((10 * model.parameter_count(), 10), (1, 4), (10**11, 40)):
+        monkeypatch.setattr(scoring, "PIECE_PRODUCTS", products)
+        read.clear()
+        list(scoring.score_corpus(model, corpus_of(40)))
+        assert max(length for _, length in read) == min(most + 1, 40)
+
+
 def test_totals_count_unknown_and_correct_tokens():
     unk = ByteTokenizer().unk_id
     pieces = [
