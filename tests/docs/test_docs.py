@@ -1,5 +1,6 @@
 """README and docs: every command line exists, what is marked runs, links and pages are current."""
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -556,3 +557,13 @@ def test_the_pictures_can_be_made_again(script, options, words, tmp_path):
     subprocess.run(line, check=True, timeout=300)
     svg = out.read_text(encoding="utf-8")
     assert all(word in svg for word in words) and "@font-face" not in svg
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("seqgen/plugins/*/__init__.py")), ids=lambda path: path.parent.name
+)
+def test_a_plugin_names_the_pages_about_it(path):
+    about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    *_, pages = about.splitlines()
+    assert pages.startswith("Pages: docs/")
+    assert all((ROOT / page).is_file() for page in pages.removeprefix("Pages: ").split(", "))

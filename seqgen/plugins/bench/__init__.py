@@ -1,4 +1,7 @@
-"""Estimates of the memory and traffic of training on several ranks."""
+"""Estimates of the memory and traffic of training on several ranks.
+
+Pages: docs/scale.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Language models seen one byte at a time, whatever their tokenizers."""
+"""Language models seen one byte at a time, whatever their tokenizers.
+
+Pages: docs/bytes.md
+"""
 
 from __future__ import annotations
 

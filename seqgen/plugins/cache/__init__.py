@@ -1,4 +1,7 @@
-"""The continuous cache: a network recalls what followed positions that were alike."""
+"""The continuous cache: a network recalls what followed positions that were alike.
+
+Pages: docs/evaluate.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Conversations with models that have a chat template, and fine-tuning on conversations."""
+"""Conversations with models that have a chat template, and fine-tuning on conversations.
+
+Pages: docs/serve.md, docs/fine-tuning.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lossless compression with a trained model."""
+"""Lossless compression with a trained model.
+
+Pages: docs/evaluate.md
+"""
 
 from __future__ import annotations
 

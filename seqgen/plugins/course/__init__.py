@@ -1,4 +1,7 @@
-"""Companion to five lectures, step by step, with commands to run in each step."""
+"""Companion to five lectures, step by step, with commands to run in each step.
+
+Pages: docs/companion/index.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Statistics of a text, and warnings about what would hurt training."""
+"""Statistics of a text, and warnings about what would hurt training.
+
+Pages: docs/text.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PDF, Word, OpenDocument, EPUB, RTF and HTML as texts; zip and tar archives of texts."""
+"""PDF, Word, OpenDocument, EPUB, RTF and HTML as texts; zip and tar archives of texts.
+
+Pages: docs/text.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Dynamic evaluation: a model keeps training on the text that it is scored on."""
+"""Dynamic evaluation: a model keeps training on the text that it is scored on.
+
+Pages: docs/evaluate.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Import and export of models in other tools' formats: ARPA, GGUF, Hugging Face, ONNX, peft."""
+"""Import and export of models in other tools' formats: ARPA, GGUF, Hugging Face, ONNX, peft.
+
+Pages: docs/import.md, docs/export.md
+"""
 
 from __future__ import annotations
 

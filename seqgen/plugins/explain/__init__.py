@@ -1,4 +1,7 @@
-"""Explanations of generated texts: how each token was chosen, and the tree of a beam search."""
+"""Explanations of generated texts: how each token was chosen, and the tree of a beam search.
+
+Pages: docs/generate.md
+"""
 
 from __future__ import annotations
 

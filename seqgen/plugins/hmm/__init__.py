@@ -1,4 +1,7 @@
-"""Hidden Markov models, estimated by EM."""
+"""Hidden Markov models, estimated by EM.
+
+Pages: docs/architectures.md
+"""
 
 from __future__ import annotations
 

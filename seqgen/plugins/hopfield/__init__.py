@@ -1,4 +1,7 @@
-"""Associative memories (Hopfield networks) that restore corrupted lines."""
+"""Associative memories (Hopfield networks) that restore corrupted lines.
+
+Pages: docs/architectures.md
+"""
 
 from __future__ import annotations
 

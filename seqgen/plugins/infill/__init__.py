@@ -1,4 +1,7 @@
-"""Fill in the middle: text between a prompt and a suffix, by models that were trained for it."""
+"""Fill in the middle: text between a prompt and a suffix, by models that were trained for it.
+
+Pages: docs/generate.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A look into models: predictions, units and attention; gradients, weights and warnings."""
+"""A look into models: predictions, units and attention; gradients, weights and warnings.
+
+Pages: docs/inspect.md, docs/diagnose.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Classifiers, taggers and masked models: prediction of labels and of hidden tokens; WordPiece."""
+"""Classifiers, taggers and masked models: prediction of labels and of hidden tokens; WordPiece.
+
+Pages: docs/labels.md, docs/bert.md
+"""
 
 from __future__ import annotations
 

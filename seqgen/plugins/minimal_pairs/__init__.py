@@ -1,4 +1,7 @@
-"""Minimal pairs: how often a model gives the better of two texts the higher probability."""
+"""Minimal pairs: how often a model gives the better of two texts the higher probability.
+
+Pages: docs/evaluate.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""More recurrent networks than Elman's, the GRU and the LSTM: a file for each cell, and Hawk."""
+"""More recurrent networks than Elman's, the GRU and the LSTM: a file for each cell, and Hawk.
+
+Pages: docs/architectures.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One line of progress for training in Jupyter notebooks."""
+"""One line of progress for training in Jupyter notebooks.
+
+Pages: docs/python.md
+"""
 
 from __future__ import annotations
 

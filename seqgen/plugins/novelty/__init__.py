@@ -1,4 +1,7 @@
-"""Search for text copied from the training text, and a filter against copying."""
+"""Search for text copied from the training text, and a filter against copying.
+
+Pages: docs/evaluate.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Constrained texts: regular expressions, grammars and JSON schemas."""
+"""Constrained texts: regular expressions, grammars and JSON schemas.
+
+Pages: docs/constrained.md
+"""
 
 from __future__ import annotations
 

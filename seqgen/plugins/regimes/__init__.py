@@ -1,4 +1,7 @@
-"""Training regimes besides teacher forcing, such as scheduled sampling and minimum risk."""
+"""Training regimes besides teacher forcing, such as scheduled sampling and minimum risk.
+
+Pages: docs/regimes.md
+"""
 
 from __future__ import annotations
 

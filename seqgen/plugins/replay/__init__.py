@@ -1,4 +1,7 @@
-"""Replay of recorded commands, to check that results are reproducible."""
+"""Replay of recorded commands, to check that results are reproducible.
+
+Pages: docs/compare.md
+"""
 
 from __future__ import annotations
 

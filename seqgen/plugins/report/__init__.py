@@ -1,4 +1,7 @@
-"""HTML pages about trained models."""
+"""HTML pages about trained models.
+
+Pages: docs/report.md
+"""
 
 from __future__ import annotations
 

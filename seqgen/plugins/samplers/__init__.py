@@ -1,4 +1,7 @@
-"""Sampling filters that people know from llama.cpp: DRY, XTC and top-n-sigma."""
+"""Sampling filters that people know from llama.cpp: DRY, XTC and top-n-sigma.
+
+Pages: docs/generate.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Stochastic beam search, and exhaustive search for tiny vocabularies."""
+"""Stochastic beam search, and exhaustive search for tiny vocabularies.
+
+Pages: docs/generate.md
+"""
 
 from __future__ import annotations
 

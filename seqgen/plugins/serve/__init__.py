@@ -1,4 +1,7 @@
-"""HTTP server for trained models: requests of many clients are batched."""
+"""HTTP server for trained models: requests of many clients are batched.
+
+Pages: docs/serve.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Smoothing of n-grams by Witten-Bell, Jelinek-Mercer, Katz and stupid backoff."""
+"""Smoothing of n-grams by Witten-Bell, Jelinek-Mercer, Katz and stupid backoff.
+
+Pages: docs/ngrams.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Speculative decoding: draft tokens from the text itself or a smaller model."""
+"""Speculative decoding: draft tokens from the text itself or a smaller model.
+
+Pages: docs/generate.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tables for --field: CSV, TSV and parquet files, and data sets of Hugging Face datasets."""
+"""Tables for --field: CSV, TSV and parquet files, and data sets of Hugging Face datasets.
+
+Pages: docs/text.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Optimizers in the forms of textbooks: eps inside the root, Adagrad over a window of gradients."""
+"""Optimizers in the forms of textbooks: eps inside the root, Adagrad over a window of gradients.
+
+Pages: docs/optimizers.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Training runs in TensorBoard, trackio and Weights & Biases."""
+"""Training runs in TensorBoard, trackio and Weights & Biases.
+
+Pages: docs/training.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Searches: hyperparameters, learning rates, and architectures at equal sizes."""
+"""Searches: hyperparameters, learning rates, and architectures at equal sizes.
+
+Pages: docs/tuning.md, docs/learning-rate.md, docs/cluster/index.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Word and text vectors: word2vec, GloVe, nearest neighbours and analogies."""
+"""Word and text vectors: word2vec, GloVe, nearest neighbours and analogies.
+
+Pages: docs/vectors.md
+"""
 
 from __future__ import annotations
 
