@@ -137,7 +137,7 @@ def data_warnings(prepared: Prepared, origin: StoredModel | None = None) -> Iter
     """
     if prepared.facts.bytes >= LARGE:
         return
-    if prepared.facts.characters < SHORT:
+    if origin is None and prepared.facts.characters < SHORT:
         size = plural(prepared.facts.characters, "character")
         yield f"the text has {size}, too few to learn from; give a longer one"
     overlaps = [("the training part", prepared.overlap())]

@@ -442,7 +442,8 @@ def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):
         capsys, "train", text, "--with-ngram", 256
     )
     text.write_text("abcdefgh\n")
-    assert "two held-out tokens" in refusal(capsys, "train", text, "--with-ngram", "--steps", 1)
+    short = ("train", text, "--with-ngram", "--steps", 1, "-q")
+    assert "two held-out tokens" in refusal(capsys, *short)
     assert names() == []
 
 
