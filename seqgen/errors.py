@@ -153,15 +153,13 @@ def look_up(kind: str, name: str, rows: Mapping[str, Row], listing: str = "") ->
         kind: what the rows are.
         name: the row's.
         rows: all there are.
-        listing: the command that lists them; the error then names the three nearest, not all.
+        listing: the command that lists them; the error then names that, and not all rows.
 
     Raises:
         UsageError: there is none; says what it would be, and names the nearest.
     """
     if name not in rows:
-        nearest = sorted(rows, key=lambda row: _edits(_fold(str(name)), _fold(row)))[:3]
-        listed = f"; the nearest are {', '.join(nearest)}; {listing} lists all" if listing else ""
-        listed = listed or (f"; there are {', '.join(rows)}" if rows else "")
-        hint = did_you_mean(name, rows) or listed
+        listed = f"; there are {', '.join(rows)}" if rows else ""
+        hint = did_you_mean(name, rows) or (f"; {listing} lists all" if listing else listed)
         raise UsageError(f"no {kind} is called {name!r}{hint}")
     return rows[name]

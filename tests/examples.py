@@ -1,4 +1,4 @@
-"""How many examples a test of a property draws."""
+"""Number of hypothesis examples per property test."""
 
 from __future__ import annotations
 

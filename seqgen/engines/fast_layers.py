@@ -212,8 +212,9 @@ class Normalisation(Function):
         scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()  # 1 / rms
         u = x * scale
         y = u * weight
-        # An adapted map keeps y anyway, and u follows from it.
-        ctx.keeps_y = not ctx.needs_input_grad[1] and bool(weight.all())
+        # An adapted map keeps y anyway, and u follows from it. A GPU would have to be waited for.
+        frozen = weight.is_cpu and not ctx.needs_input_grad[1]
+        ctx.keeps_y = frozen and bool(weight.all())
         ctx.save_for_backward(y if ctx.keeps_y else u, scale, weight)
         return y
 

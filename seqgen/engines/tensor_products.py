@@ -140,10 +140,8 @@ def _fastest(names: Sequence[str], weight: np.ndarray, bias: np.ndarray, rows: i
     seconds = dict.fromkeys(functions, math.inf)
     until, calls = time.perf_counter() + MEASURED_SECONDS, 0
     while calls < LEAST_CALLS or time.perf_counter() < until:
-        for (
-            name,
-            product,
-        ) in functions.items():  # in turn; the fastest call is the least disturbed one
+        # In turn; the fastest call is the least disturbed one.
+        for name, product in functions.items():
             began = time.perf_counter()
             product(x)
             seconds[name] = min(seconds[name], time.perf_counter() - began)

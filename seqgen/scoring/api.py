@@ -288,9 +288,9 @@ def _open_for_model(
             return open_token_file(text)
         source = Text((text,), newlines)
     else:
-        named = isinstance(text, str) and os.path.isfile(text)  # noqa: PTH113  (a text may be long)
-        said = f"is the name of a file: give Path({text!r}), or [{text!r}] for these characters"
-        require(not named, f"the text {text!r} {said}")
+        if isinstance(text, str) and os.path.isfile(text):  # noqa: PTH113  (a text may be long)
+            said = f"is the name of a file: give Path({text!r}), or [{text!r}] for these characters"
+            raise UsageError(f"the text {text!r} {said}")
         pieces = checked_strings(text)
         source = TextInMemory("".join(unix_newlines(pieces) if newlines == "lf" else pieces))
     return loaded.conditioning.read(source, source.name) if in_pairs else source.chunks()

@@ -184,7 +184,7 @@ def test_wrong_usage_is_one_line(there, cli, arguments, code, pattern):
     ("flags", "code", "pattern"),
     [
         (["--model", "lstn"], 2, "did you mean 'lstm'"),
-        (["--model", "qqqq"], 2, r"nearest are \w+, \w+, \w+; seqgen models --architectures lists"),
+        (["--model", "qqqq"], 2, r"; seqgen models --architectures lists all"),
         (["--name", "../x"], 2, "cannot be a model's name"),
         (["--name", "latest"], 2, "reserved"),
         (["--name", "tiny"], 2, "--overwrite"),

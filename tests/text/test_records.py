@@ -55,8 +55,8 @@ def test_labels_and_texts_are_joined_by_tabs(tmp_path, capsys):
         {"stars": "1", "review": {"text": "bad"}},
     ]
     (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    how = ("--field", "stars,review.text", *COUNT)
-    assert run(["train", str(tmp_path / "d.jsonl"), *how]) == 0
+    options = ("--field", "stars,review.text", *COUNT)
+    assert run(["train", str(tmp_path / "d.jsonl"), *options]) == 0
     assert "4 records of" in capsys.readouterr().err
     assert read_text() == "5\tgood and long\n1\tbad\n"
 
@@ -76,8 +76,8 @@ def test_columns_are_joined_by_tabs(tmp_path, capsys):
         "--val",
         "none",
     )
-    how = ("--labels", "--field", "stars,text", *small, "--name", "m", "-q")
-    assert run(["train", str(tmp_path / "d.csv"), *how]) == 0
+    options = ("--labels", "--field", "stars,text", *small, "--name", "m", "-q")
+    assert run(["train", str(tmp_path / "d.csv"), *options]) == 0
     assert read_text() == "5\tgood, and long\n1\tbad\n"
     assert run(["sample", "-m", "m", "--label", "5", "--max-tokens", "1", "-q"]) == 0
     assert "6" in refusal(capsys, "sample", "-m", "m", "--label", "6")

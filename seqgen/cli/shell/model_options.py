@@ -152,7 +152,7 @@ class ReadModel(ModelName, panel=Panel.TEXT):
 
         machine = self.machine
         looked_up = self.looked_up.config
-        for flag in of_source.given:
+        for flag in of_source.given[:1]:
             stored = store.find_all(self.model)
             task = stored.task
             of_text = f"{stored.name} is a model of {task.learns.removeprefix('a ')}"

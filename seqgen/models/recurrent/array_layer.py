@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.engines.arrays import Affine, Arrays, input_map, input_map_of_ids
+from seqgen.engines.arrays import Affine, Arrays, identity, input_map, input_map_of_ids
 from seqgen.engines.native.recording import Recorded
 from seqgen.engines.ops import ArrayOps, Ops
 from seqgen.engines.weights import ArrayMap, Weights
-from seqgen.models.recurrent.cells.equation import Equation, Maps, identity, scale_and_shift
+from seqgen.models.recurrent.cells.equation import Equation, Maps, scale_and_shift
 
 Pair = tuple[np.ndarray, np.ndarray]
 # Positions of a text whose products with the input are made at once.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqgen import ranks
+from seqgen.engines.arrays import identity
 from seqgen.engines.dropout import Dropout, apply_mask, keep_mask, rows_are_blank, scaled_mask
 from seqgen.engines.fast_layers import linear
 from seqgen.engines.tensor_ops import TensorOps
@@ -20,7 +21,6 @@ from seqgen.models.recurrent.cells.equation import (
     IDENTITY,
     Maps,
     Parameter,
-    identity,
     scale_and_shift,
 )
 from seqgen.models.recurrent.linear_maps import loop_maps, tensor_maps

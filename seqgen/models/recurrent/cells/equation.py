@@ -249,11 +249,6 @@ class Equation(ABC):
         return None
 
 
-def identity(g: Leaf) -> Leaf:
-    """Return an update vector as it is, without dropout."""
-    return g
-
-
 def scale_and_shift(p: Any) -> tuple[Leaf, Leaf]:
     """Compute scale (H,) and shift (H,) of batch normalisation in evaluation.
 
