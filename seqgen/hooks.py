@@ -131,7 +131,7 @@ class Plugin:
 
     Attributes:
         version: of these hooks, that the plugin was written for.
-        commands: by name.
+        commands: by name; "models sizes" is the command `sizes` of `seqgen models`.
         former_flags: flags of other commands that are commands of this plugin now: by command and
             flag, the command, and the flag that it has instead ("" for none).
         tasks: kinds of task (`seqgen.tasks.task.Task`): what its models learn. The rows of its

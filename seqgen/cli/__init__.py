@@ -84,7 +84,7 @@ def all_commands() -> dict[str, Command]:
                 f"plugin {plugin.title}: its command {name} is left out: seqgen has one of this "
                 "name"
             )
-        else:
+        elif " " not in name:  # else of a group, which adds it; see `make_app`
             added[name] = replace(one, target=f"{plugin.module}.{one.target}")
     return own | added
 
@@ -130,22 +130,32 @@ def make_app(only: str | None = None) -> typer.Typer:
     )
     app.callback()(_program)
     for name, row in all_commands().items():
-        if only in (None, name) and (command := _loaded(name, row, only)) is not None:
+        if only in (None, name) and (command := _loaded(name, only)) is not None:
             if isinstance(command, typer.Typer):
+                _add_subcommands(command, name)
                 app.add_typer(command, name=name, rich_help_panel=row.panel)
             else:
                 app.command(name, cls=CommandWithHelp, rich_help_panel=row.panel)(command)
     return app
 
 
-def _loaded(name: str, row: Command, only: str | None) -> Any:
+def _add_subcommands(group: typer.Typer, name: str) -> None:
+    """Add the commands that plugins add to a group, such as `models`."""
+    known = {"", *(one.name or one.callback.__name__ for one in group.registered_commands)}
+    for whole in hooks.commands():
+        outer, _, inner = whole.partition(" ")
+        if outer == name and inner not in known and (command := _loaded(whole, None)) is not None:
+            group.command(inner, cls=CommandWithHelp)(command)
+
+
+def _loaded(name: str, only: str | None) -> Any:
     """Import the function of a command; return None for a plugin's that cannot be imported.
 
     Raises:
         SeqgenError: the same, and it is the one that is called.
     """
     if name in COMMANDS:
-        return load_object(row.target)
+        return load_object(all_commands()[name].target)
     plugin, command = hooks.commands()[name]
     try:
         return plugin.load(command.target)

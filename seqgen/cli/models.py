@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +24,13 @@ from seqgen.cli.shell.output_files import Curves, check_picture, confirm_deletin
 from seqgen.cli.shell.tables import (
     byte_size,
     count,
-    curve,
     declared_columns,
-    figure,
     put_columns,
     put_facts,
-    put_table,
 )
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.settings import REQUIRED, Options, Panel, argument, flatten_settings, require, setting
-from seqgen.wording import first_names, format_value, plural
+from seqgen.settings import REQUIRED, Options, Panel, argument, setting
+from seqgen.wording import first_names, plural
 
 
 class ModelsGroup(CommandGroup):
@@ -172,74 +168,6 @@ def _samples(model: store.StoredModel, out: Output) -> None:
             put(f"── step {record['step']} ──\n{record['text']}\n\n")
     if not records:
         out.notice(f"{model.name} has no samples")
-
-
-class RunsToCompare(Options, panel=Panel.OTHER):
-    """Arguments of `seqgen models compare-runs`: the models."""
-
-    names: tuple[str, ...] = argument(
-        "Trained models: names or paths.", "NAMES", default=REQUIRED, completes="models"
-    )
-
-
-# Figures of runs that are compared, in this order, beside the settings that differ.
-FIGURES = ("parameters", "steps", "tokens", "seconds", "train_loss", "val_loss")
-FIGURES = (*FIGURES, "val_bits_per_char", "val_bits_per_byte")
-
-
-@app.command("compare-runs", cls=CommandWithHelp)
-@takes_options
-def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
-    """Compare how models were trained: settings that differ, figures, and curves of the loss.
-
-    `seqgen compare` scores models on the same text, with intervals.
-    """
-    found = {model.name: model for model in map(store.find, compared.names)}
-    require(len(found) >= 2, "give two models or more")
-    settings = {
-        name: {"architecture": model.config["architecture"], **flatten_settings(model.config)}
-        for name, model in found.items()
-    }
-    losses = {name: losses_by_step(model)["validation"] for name, model in found.items()}
-    results = {name: store.result_of(model) for name, model in found.items()}
-    if curves.plot is not None:
-        _draw_validation(losses, unit_of_loss(found[next(iter(found))]), curves.plot)
-    keys = dict.fromkeys(key for of_one in settings.values() for key in of_one)
-    values = {key: [of_one.get(key) for of_one in settings.values()] for key in keys}
-    differing = [key for key, of_all in values.items() if any(v != of_all[0] for v in of_all)]
-    for name in found if out.json else ():
-        own = {key: settings[name].get(key) for key in differing}
-        put_record({"name": name, "settings": own, "result": results[name]})
-    if out.json:
-        return
-    rows = [[key, *map(format_value, values[key])] for key in differing]
-    for key in FIGURES:
-        figures = [of_one.get(key) for of_one in results.values()]
-        if any(one is not None for one in figures):
-            shown = count if key in ("parameters", "steps", "tokens") else figure
-            rows.append([key, *map(shown, figures)])
-    put_table(["", *found], rows)
-    marks = dict(zip(found, "123456789abcdefghijklmnopqrstuvwxyz", strict=False))
-    lines = curve([(mark, losses[name]) for name, mark in marks.items()])
-    if lines:
-        names = ", ".join(f"{mark} {one_line(name)}" for name, mark in marks.items())
-        put("\n".join(["", f"validation loss by step: {names}", *lines, ""]))
-
-
-def _draw_validation(
-    losses: Mapping[str, list[tuple[float, float]]], unit: str, plot: Path
-) -> None:
-    """Plot the validation losses of several models by step.
-
-    Raises:
-        SeqgenError: none were logged.
-    """
-    from seqgen.cli.shell.pictures import draw_lines
-
-    drawn = {name: points for name, points in losses.items() if points}
-    if not drawn:
-        raise SeqgenError("these models have no losses by step: there is nothing to draw")
-    draw_lines(check_picture(plot, ()), drawn, "step", unit, log="", title="validation loss")
 
 
 class RenameArguments(Options):

@@ -69,6 +69,7 @@ BROUGHT = {
     ),
     "replay": ("seqgen replay",),
     "report": ("seqgen report",),
+    "runs": ("seqgen models compare-runs",),
     "samplers": (
         *("--dry-allowed-length", "--dry-base", "--dry-multiplier", "--dry-sequence-breaker"),
         *("--top-n-sigma", "--xtc-probability", "--xtc-threshold"),

@@ -338,12 +338,9 @@ def rank(
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
     """
-    # (L, M), the bytes of each line, its end included
-    sizes = np.array([[len(line.encode()) for line in lines([text])] for text in texts]).T
-    bits = np.stack([score.bits for score in scores], axis=1)  # (L, M)
     totals = np.array([score.totals.bits_per_byte for score in scores])
     best = int(totals.argmin())
-    samples = _bootstrap(bits, sizes, seed, resamples)
+    samples = bootstrap_bits_per_byte(scores, texts, seed, resamples)
     ranked = []
     for i, score in enumerate(scores):
         low, high, p = None, None, None
@@ -384,15 +381,20 @@ def _translations(
     ]
 
 
-def _bootstrap(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -> np.ndarray | None:
+def bootstrap_bits_per_byte(
+    scores: Sequence[LineBits], texts: Sequence[str], seed: int = 0, resamples: int = RESAMPLES
+) -> np.ndarray | None:
     """Draw bootstrap samples (R, M) of bits per byte; None for a text of one block.
 
     Args:
-        bits: (L, M), the bits of each line under each model.
-        sizes: (L, M), the bytes of each line as each model reads it.
+        scores: the lines of one text under each of M models.
+        texts: that text as each model reads it; not empty.
         seed: of the draws.
-        resamples: R.
+        resamples: R, of the text's blocks, the same for all models.
     """
+    # (L, M), the bytes of each line, its end included
+    sizes = np.array([[len(line.encode()) for line in lines([text])] for text in texts]).T
+    bits = np.stack([score.bits for score in scores], axis=1)  # (L, M)
     blocks = group_into_blocks(sizes.max(1))
     count = int(blocks.max()) + 1
     if count < 2:
