@@ -12,7 +12,7 @@ from seqgen.cli.shell.output import Output, RecordedOutput, put, put_record, say
 from seqgen.cli.shell.pairs import check_one_pipe
 from seqgen.cli.shell.tables import figure, interval, put_table
 from seqgen.settings import Options, file_argument, require
-from seqgen.settings.scoring import BleuTest, MetricOptions
+from seqgen.settings.scoring import METRICS, BleuTest, MetricOptions
 
 if TYPE_CHECKING:
     from seqgen.scoring.bleu import ComparedTexts
@@ -70,6 +70,8 @@ def _read(files: list[str], against: list[str]) -> ComparedTexts:
 
     if len(files) == 1 and files != ["-"] and piped_input() is not None:
         files = ["-", *files]
+    named = next((x for x in files if x in METRICS and not Path(x).exists()), None)
+    require(named is None, f"there is no file {named}; each metric has its own --metric {named}")
     require(len(files) >= 2, "give HYP and at least one REF; HYP may be - or piped in")
     check_one_pipe(*files, *against)
     inputs = Inputs()

@@ -191,7 +191,7 @@ class ModelsToRemove(Options, panel=Panel.OTHER):
     """Arguments of `seqgen models remove`: the models to delete."""
 
     names: tuple[str, ...] = argument(
-        "Trained models: names or paths.", "NAMES", default=REQUIRED, completes="models"
+        "Trained models (seqgen models lists them).", "NAMES", default=REQUIRED, completes="models"
     )
     yes: bool = setting("Do not ask for confirmation.", names=("--yes", "-y"))
 

@@ -193,9 +193,10 @@ def _files_of_new_run(
     check_no_model_name(data)
     if not ranks.restart_count():
         store.check_free(run.name, run.overwrite)
-    sources = inputs.keep(given_or_piped(data, "seqgen train FILE"))
+    settings = recipe.given_settings
+    start = f" --init-from {settings.init_from}" if settings.init_from else ""
+    sources = inputs.keep(given_or_piped(data, f"seqgen train FILE{start}"))
     if run.overwrite:
-        settings = recipe.given_settings
         held_out = (settings.val, files.val_source, settings.val_target)
         check_replaced_model(run.name, [*sources, *files.target, *filter(None, held_out)])
     return sources

@@ -9,6 +9,9 @@ a fresh environment. There the README's main command runs on a small budget, wit
     python tests/packaging/wheels.py --pythons 3.11 --installers uv
     python tests/packaging/wheels.py --wheels pure --installers pip
 
+A Python that this machine lacks is a failure, unless --skip-missing is given; the last lines say
+which Pythons were tried, and which were not.
+
 PyTorch comes from the folder --torch alone. A Python for which it has no wheel gets an empty
 package in its place: training is then tried up to the import of PyTorch, and a stored model writes.
 """
@@ -30,7 +33,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +81,9 @@ def main() -> int:
     parser.add_argument("--build", action="store_true", help="install nothing")
     parser.add_argument("--out", type=Path, help="an empty folder that keeps the distributions")
     parser.add_argument("--tools", type=Path, help="a folder that keeps what builds and installs")
+    parser.add_argument(
+        "--skip-missing", action="store_true", help="of Pythons, try those there are"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
@@ -86,13 +92,37 @@ def main() -> int:
             return 0
         chosen = [made[kind] for kind in options.wheels.split(",")]
         torch = offer_torch(options.torch, work / "torch")
-        failed = 0
+        pythons = {version: find_python(version) for version in options.pythons.split(",")}
+        there = {version: path for version, path in pythons.items() if path is not None}
+        failed = []
         for wheel in chosen:
             with serve(wheel, work / wheel.stem) as index:
-                for version in options.pythons.split(","):
+                for version, python in there.items():
                     for installer in options.installers.split(","):
-                        failed += not attempt(installer, version, wheel, index, torch, work)
-    return bool(failed)
+                        right = attempt(installer, version, python, wheel, index, torch, work)
+                        failed += [] if right else [version]
+    return conclude(pythons, failed, skip_missing=options.skip_missing)
+
+
+def conclude(
+    pythons: Mapping[str, str | None], failed: Collection[str], *, skip_missing: bool
+) -> int:
+    """Print which Pythons were tried, and return an exit code.
+
+    Args:
+        pythons: by version, the interpreter, or None where this machine has none.
+        failed: the versions with which something failed.
+        skip_missing: whether it is right that some are missing. If all are, it is not.
+    """
+    tried = [version for version, path in pythons.items() if path is not None]
+    missing = [version for version, path in pythons.items() if path is None]
+    wrong = [version for version in tried if version in failed]
+    print(f"tried      {', '.join(tried) or 'none'}")
+    if missing:
+        print(f"NOT TRIED  {', '.join(missing)}: there is no such Python here")
+    if wrong:
+        print(f"FAILED     {', '.join(wrong)}", flush=True)
+    return int(bool(wrong or not tried or (missing and not skip_missing)))
 
 
 # Building.
@@ -249,14 +279,12 @@ INSTALLERS: dict[str, Callable[[Place], Path]] = {
 }
 
 
-def attempt(installer: str, version: str, wheel: Path, index: str, torch: Path, work: Path) -> bool:
+def attempt(
+    installer: str, version: str, python: str, wheel: Path, index: str, torch: Path, work: Path
+) -> bool:
     """Install and try once, and print a line on it; returns whether all is right."""
     kind = "pure" if wheel.stem.endswith("-any") else "compiled"
     title = f"{version:5}  {installer:8} {kind:9}"
-    python = find_python(version)
-    if python is None:
-        print(f"{title} not tried: there is no such Python here", flush=True)
-        return True
     folder = work / f"{Path(version).name}-{installer}-{kind}"
     pinned = work / f"{folder.name}.txt"
     pinned.write_text(f"torch=={torch_for(python, torch)}\n")
@@ -288,7 +316,6 @@ def attempt(installer: str, version: str, wheel: Path, index: str, torch: Path, 
     return True
 
 
-@functools.cache
 def find_python(version: str) -> str | None:
     """Find an interpreter by its version (as uv does, pyenv's too) or its path."""
     if shutil.which("pyenv"):

@@ -25,6 +25,7 @@ UsageProblem = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "Clic
 PROGRAMS = re.compile(r"^(ct2|fairseq|hf|litgpt|llama|mlx-lm|onmt|transformers)[-.](?=.)")
 # An option of more than one letter after a single dash.
 LONG = re.compile(r"-[^-=][^=]")
+SHORT_WORD = 4
 # A hint names so many commands that have an option.
 MOST_OWNERS = 2
 
@@ -66,11 +67,14 @@ def unknown_command(typed: str, known: Iterable[str], group: str = "") -> UsageE
     """
     whole = f"{group} {typed}".strip()
     hooks.require_plugin(f"seqgen {whole}")
-    if says := _command_word(group, _command_name(typed)).says:
-        return UsageError(f"there is no command {whole!r}: {says}")
     if model_among([typed]):
         said = f"{typed} is a stored model: seqgen sample -m {typed} writes with it"
         return UsageError(f"there is no command {whole!r}; {said}")
+    # A misspelled word of another tool, too: `fintune`. Short ones are close to anything.
+    name, words = _command_name(typed), [w for w in words_elsewhere("commands") if w[SHORT_WORD:]]
+    word = _command_word(group, closest(name, [*known, *words]) or name)
+    if says := _command_word(group, name).says or word.says:
+        return UsageError(f"there is no command {whole!r}: {says}")
     near = closest(typed, known)
     hint = "" if near is None else f"; did you mean {f'{group} {near}'.strip()!r}?"
     return UsageError(

@@ -15,6 +15,7 @@ from seqgen.errors import SeqgenError
 from seqgen.hooks import ModelFormat
 from seqgen.settings import require
 from seqgen.store.formats import Exporter, FolderExporter, FolderImporter, LineImporter
+from seqgen.store.ownership import is_model
 from seqgen.text import packing
 
 # What is taken for one of these if no format recognises it: a folder, and a file of lines.
@@ -58,6 +59,9 @@ def folder_importer(path: Path) -> FolderImporter | None:
     if found is None and path.is_dir():
         if not (path / "config.json").exists():
             raise SeqgenError(f"{path} is not the folder of a model: it has no config.json")
+        if is_model(path):
+            place = path if len(path.parts) > 1 else f"./{path}"
+            raise SeqgenError(f"{path} is a model of seqgen, and needs no import: -m {place}")
         found = FOLDER
     return found and _load(found, "importer")
 

@@ -32,7 +32,7 @@ class RunsToCompare(Options, panel=Panel.OTHER):
     """Arguments of `seqgen models compare-runs`: the models, and whether they are scored."""
 
     names: tuple[str, ...] = argument(
-        "Trained models: names or paths.", "NAMES", default=REQUIRED, completes="models"
+        "Trained models (seqgen models lists them).", "NAMES", default=REQUIRED, completes="models"
     )
     intervals: bool = setting(
         "Score the text that all of them held out, for intervals of the figures and of their "
