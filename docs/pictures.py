@@ -288,7 +288,53 @@ class Models:
         return self._load(name)
 
 
+def devices(_: Models) -> str:
+    """Draw where commands run on a machine with a GPU, without `--device`; see `gpu.md`."""
+    rows = (
+        ("train a network", "GPU"),
+        ("sample, up to 64 texts", "CPU"),
+        ("sample, more texts", "GPU"),
+        ("perplexity, up to 40,000 tokens", "CPU"),
+        ("perplexity, more tokens", "GPU"),
+        ("n-gram models", "CPU"),
+    )
+    parts = [label(12, 22, "Where a command runs without --device", "head")]
+    for row, (name, device) in enumerate(rows):
+        y = 36 + 26 * row
+        x, kind = (336, "heat") if device == "GPU" else (276, "bar")
+        parts += [
+            label(12, y + 14, name),
+            bar(x, y, 50, 20, kind, 0.45),
+            label(x + 25, y + 14, device, "head", "middle"),
+        ]
+    return svg("Where a command runs on a machine with a GPU", 36 + 26 * len(rows) + 8, parts)
+
+
+def cluster(_: Models) -> str:
+    """Draw how one command becomes jobs on several machines; see `cluster/index.md`."""
+    parts = [
+        label(12, 22, "One sweep as jobs on three machines", "head"),
+        bar(12, 84, 92, 44, "bar", 0.35),
+        label(58, 102, "seqgen sweep", "", "middle"),
+        label(58, 119, "--print-jobs", "soft", "middle"),
+        bar(296, 84, 92, 44, "bar", 0.35),
+        label(342, 102, "seqgen sweep", "", "middle"),
+        label(342, 119, "the table", "soft", "middle"),
+    ]
+    for row in range(3):
+        y = 44 + 46 * row
+        parts += [
+            f'<path class="line" fill="none" d="M104 106L136 {y + 17}"/>',
+            bar(136, y, 128, 34, "heat", 0.3),
+            label(200, y + 15, f"machine {row + 1}", "", "middle"),
+            label(200, y + 29, f"jobs {row + 1}, {row + 4}, ...", "soft", "middle"),
+            f'<path class="line" fill="none" d="M264 {y + 17}L296 106"/>',
+        ]
+    return svg("One command as jobs on several machines", 196, parts)
+
+
 PICTURES = (filters, repetition, constrained, serve, recipes, imports, pipelines, errors)
+PICTURES = (*PICTURES, devices, cluster)
 
 
 def main(names: Sequence[str]) -> None:

@@ -46,10 +46,10 @@ def count(order: int) -> None:
 
 def compare() -> str:
     """Draw the bits per byte of four models, with the intervals of `seqgen compare`."""
-    for order in (3, 5, 6):
+    for order in (3, 6, 15):
         count(order)
     seqgen(f"{NETWORK} --name lstm")
-    records = seqgen("compare 3-gram 5-gram 6-gram lstm")
+    records = seqgen("compare 3-gram 6-gram 15-gram lstm")
     records.sort(key=lambda record: record["bits_per_byte"])
     parts = [label(12, 22, "Bits per byte of the held-out text", "head")]
     for row, record in enumerate(records):
@@ -92,19 +92,20 @@ def surprisal() -> str:
 
 def orders() -> str:
     """Draw bits per character of the play by the order of an n-gram model."""
-    for order in range(1, 9):
+    every = (*range(1, 9), 10, 15, 20)
+    for order in every:
         count(order)
-    names = " ".join(f"{order}-gram" for order in range(1, 9))
+    names = " ".join(f"{order}-gram" for order in every)
     records = {record["model"]: record for record in seqgen(f"compare {names} --resamples 100")}
     parts = [label(12, 22, "Bits per character of held-out text, by order", "head")]
-    for order in range(1, 9):
-        bits, y = records[f"{order}-gram"]["bits_per_char"], 14 + 22 * order
+    for row, order in enumerate(every, 1):
+        bits, y = records[f"{order}-gram"]["bits_per_char"], 14 + 22 * row
         parts += [
             label(30, y + 13, str(order), "", "end"),
             bar(38, y, 62 * bits, 16, "bar"),
             label(44 + 62 * bits, y + 13, f"{bits:.2f}", "soft"),
         ]
-    return svg("The order of an n-gram model", 14 + 22 * 9 + 8, parts)
+    return svg("The order of an n-gram model", 22 + 22 * (len(every) + 1), parts)
 
 
 def heads() -> str:

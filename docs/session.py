@@ -18,20 +18,24 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
 from rich.text import Text
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-WIDTH = 64
+WIDTH = 46  # columns, few enough for letters that can be read on a screen of 400 pixels
+# White paper; in dark mode the picture has the colours of `SVG_EXPORT_THEME`.
+GREEN, INK, PAPER = (0, 110, 0), (27, 27, 31), (255, 255, 255)
+LIGHT = TerminalTheme(PAPER, INK, [(0, 0, 0), (128, 0, 0), GREEN, *[(90, 90, 102)] * 5])
 CLOCK = re.compile(r" in [\d.]+ (?:min \d+ )?s\b|, [\d,]+ per second|; [\d.]+ (?:min \d+ )?s$")
 
 
 def commands() -> list[str]:
     """Return the command lines of the session."""
     return [
-        "seqgen train corpora/play.txt --model ngram --order 6 --name play --quiet",
-        "seqgen sample --top-p 0.9 --max-tokens 150 --seed 7 --quiet",
-        "tail -n 12 corpora/play.txt | seqgen perplexity --show --quiet",
+        "seqgen train corpora/play.txt --model ngram --order 6 --name play -q",
+        "seqgen sample --top-p 0.9 --max-tokens 150 --seed 7 -q",
+        "tail -n 12 corpora/play.txt | seqgen perplexity --show -q",
     ]
 
 
@@ -84,9 +88,23 @@ def draw(session: list[tuple[str, str]]) -> str:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
         console.print(Text.from_ansi(shortened(output)))
         console.print()
-    svg = console.export_svg(title="seqgen", unique_id="seqgen")
+
+    def export(theme: TerminalTheme) -> str:
+        return console.export_svg(title="seqgen", unique_id="seqgen", theme=theme, clear=False)
+
+    light, dark = export(LIGHT), export(SVG_EXPORT_THEME)
+    of_text, of_dark = (re.findall(r"\.seqgen-r\d+ \{[^}]*\}", one) for one in (light, dark))
+    assert len(of_text) == len(of_dark), "a colour of one theme is two of the other"
+    paper, ink = SVG_EXPORT_THEME.background_color.hex, SVG_EXPORT_THEME.foreground_color.hex
+    rules = [*of_dark, f".seqgen-title {{ fill: {ink} }}", f".seqgen-paper {{ fill: {paper} }}"]
+    night = "\n".join(["@media (prefers-color-scheme: dark) {", *rules, "}"])
+    light = re.sub(
+        r'<rect (?=fill="#[^"]*" stroke=)', '<rect class="seqgen-paper" ', light, count=1
+    )
+    light = light.replace("rgba(255,255,255,0.35)", "rgba(128,128,128,0.6)")
+    light = light.replace("</style>", f"{night}\n    </style>", 1)
     # The picture asks for no font from elsewhere: any monospace one does.
-    return re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
+    return re.sub(r"@font-face\s*\{.*?\}", "", light, flags=re.DOTALL)
 
 
 def main() -> None:

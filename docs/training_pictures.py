@@ -300,6 +300,7 @@ def lessons(home: str) -> str:
     rows = [
         (f"{order}-gram", float(re.search(rf"\| {order} \| ([\d.]+)", page)[1])) for order in (3, 6)
     ]
+    rows.append(("20-gram", float(re.search(r"a 20-gram alone, with ([\d.]+)", page)[1])))
     for name, before in (
         ("window", "half a minute it reaches "),
         ("rnn", "The `rnn` reaches "),
