@@ -419,7 +419,7 @@ def test_the_chart_is_current():
 
 
 IMAGE = re.compile(r"!\[([^\]]+)\]\(([^)\s]+)\)")
-# What the recipes make is text, which their pages show; `recipes.md` has a picture of their success.
+# Recipes make text, which their pages show; `recipes.md` has a picture of their success.
 WITHOUT_A_PICTURE = [f"recipes/{x}.md" for x in ("chat", "latex", "names", "source-code", "verse")]
 
 
