@@ -328,7 +328,10 @@ def _count_sample(prepared: Prepared, order: int, tokens: float = MOST_COUNTED) 
 
 
 def _beginning(prepared: Prepared, tokens: float) -> Prepared:
-    """Cut a training part after so many tokens; a shorter one is kept as it is."""
-    if prepared.train.tokens.size <= tokens:
+    """Cut a training part after so many tokens, and the held-out part in proportion."""
+    val, size = prepared.val, prepared.train.tokens.size
+    if size <= tokens:
         return prepared
-    return replace(prepared, train=parallel_rows(prepared.train, 1, int(tokens)))
+    if val is not None:
+        val = parallel_rows(val, 1, max(1, int(val.tokens.size * tokens / size)))
+    return replace(prepared, train=parallel_rows(prepared.train, 1, int(tokens)), val=val)
