@@ -630,7 +630,7 @@ static void whole_product(const map *m, int64_t first, int64_t last, int64_t row
    or blocks of 32 or 256 whole numbers q with scales s and minima m, which stand for s q - m. */
 enum { PANELS, F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K };
 /* Bytes of W that are asked for before they are wanted. */
-enum { AHEAD = 3072 };
+enum { AHEAD = 6144 };
 enum { EIGHT = 8, SUPERBLOCK = 256, GROUPS = SUPERBLOCK / 16, ROWS_AT_ONCE = 4, OUTPUTS_AT_ONCE = 32 };
 typedef uint8_t bytes __attribute__((vector_size(16)));
 typedef int8_t signed_bytes __attribute__((vector_size(16)));
@@ -824,14 +824,13 @@ INLINE shorts widened_signed(bytes x) {
 #define SHUFFLED_BYTES(A, ...) __builtin_shuffle(A, (bytes){__VA_ARGS__})
 #endif
 
-/* Of 16 bits, each as 16 or 0. */
-INLINE bytes fifth_bits(const uint8_t *at) {
-    const bytes places = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    uint16_t bits;
+/* Of 16 bits, -1 for each that is not set, else 0. */
+INLINE shorts unset_bits(const uint8_t *at) {
+    const shorts places = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
+                           1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, INT16_MIN};
+    int16_t bits;
     memcpy(&bits, at, sizeof bits);
-    const bytes both = (bytes)(two_words){bits, 0};
-    const bytes each = SHUFFLED_BYTES(both, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-    return (bytes)((each & places) == places) & 16;
+    return (((shorts){0} + bits) & places) == 0;
 }
 
 /* The 16 whole numbers of group g of a block. */
@@ -842,9 +841,10 @@ INLINE shorts group_of(const int type, const uint8_t *at, const int g) {
         const int has_minimum = type == Q4_1 || type == Q5_1, has_fifth = type >= Q5_0;
         const uint8_t *fifth = at + 2 + 2 * has_minimum;
         const shorts both = widened_bytes(bytes_at(fifth + 4 * has_fifth));
-        shorts q = g ? both >> 4 : both & 15;
-        if (has_fifth) q |= widened_bytes(fifth_bits(fifth + 2 * g));
-        return has_minimum ? q : q - (int16_t)(has_fifth ? 16 : 8);
+        const shorts q = g ? both >> 4 : both & 15;
+        if (!has_fifth) return has_minimum ? q : q - 8;
+        const shorts unset = unset_bits(fifth + 2 * g);
+        return q | (has_minimum ? unset + 1 : unset) << 4; /* without a minimum, 16 is subtracted */
     }
     if (type == Q4_K || type == Q5_K) {
         const int low = type == Q5_K ? 48 : 16, sub = g / 2;
@@ -854,8 +854,8 @@ INLINE shorts group_of(const int type, const uint8_t *at, const int g) {
     }
     if (type == Q6_K) {
         const shorts both = widened_bytes(bytes_at(at + 64 * n + 32 * (j % 2) + half));
-        const shorts high = widened_bytes(bytes_at(at + 128 + 32 * n + half)) >> 2 * j & 3;
-        return ((j < 2 ? both & 15 : both >> 4) | high << 4) - 32;
+        const shorts high = widened_bytes(bytes_at(at + 128 + 32 * n + half));
+        return ((j < 2 ? both & 15 : both >> 4) | ((j < 2 ? high << (4 - 2 * j) : high >> (2 * j - 4)) & 48)) - 32;
     }
     const shorts q = widened_bytes(bytes_at(at + (type == Q3_K ? 32 : 16) + 32 * n + half)) >> 2 * j & 3;
     if (type == Q2_K) return q;
