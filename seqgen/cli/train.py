@@ -124,7 +124,7 @@ def train(
     if resumed is None and ranks.is_launched() and (not data or "-" in data):
         raise UsageError("several processes cannot share standard input: give DATA as files")
     out = out if ranks.is_leader() else replace(out, quiet=True)
-    if processes.shard or settings.get("memory"):
+    if processes.shard or settings.get("memory") or settings.get("checkpointing"):
         keep_freed_memory(False)
     inputs = files.inputs(recipe.given_settings, out)
     # Shown before PyTorch is imported. Processes connect before files are looked at, so that one
