@@ -20,6 +20,7 @@ BROUGHT = {
     "explain": ("explained-tokens", "search-tree"),
     "hmm": ("hmm",),
     "hopfield": ("hopfield", "seqgen restore"),
+    "housekeeping": ("seqgen models cache",),
     "infill": ("--suffix",),
     "inspect": ("seqgen diagnose", "seqgen inspect", "--diagnose"),
     "labels": (
