@@ -10,6 +10,10 @@ from seqgen.errors import SeqgenError
 MODULES = {"scikit-learn": "sklearn"}
 
 
+class MissingPackage(SeqgenError):  # noqa: N818
+    """A package that a feature needs is not installed."""
+
+
 def require_packages(feature: str, *packages: str) -> None:
     """Check that the packages that a feature needs can be imported.
 
@@ -18,13 +22,13 @@ def require_packages(feature: str, *packages: str) -> None:
         packages: their names on the package index.
 
     Raises:
-        SeqgenError: some are missing; names them and says how to install them.
+        MissingPackage: some are missing; names them and says how to install them.
     """
     missing = [package for package in packages if not _is_installed(package)]
     if missing:
         noun = "package" if len(missing) == 1 else "packages"
         names = " and ".join(missing)
-        raise SeqgenError(f"{feature} needs the {noun} {names}: {install_command(*missing)}")
+        raise MissingPackage(f"{feature} needs the {noun} {names}: {install_command(*missing)}")
 
 
 def install_command(*packages: str) -> str:

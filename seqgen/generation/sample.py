@@ -344,9 +344,3 @@ def fixed_sample(
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
     pieces = islice(stream(loaded, prompt, options), tokens)
     return "".join(takewhile(lambda piece: time.monotonic() < end, pieces))
-
-
-def sample_fixed_texts(loaded: LoadedModel) -> list[str]:
-    """Sample 16 texts from the start of a text, with a fixed seed."""
-    options = SampleOptions(num_samples=16, max_tokens=200, seed=0)
-    return [record.text for record in sample(loaded, [""], options)]

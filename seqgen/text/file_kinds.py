@@ -144,10 +144,11 @@ def extraction_advice(kind: FileKind, path: Path, head: bytes) -> str:
 
 def _names_in(head: bytes, ending: str) -> list[str]:
     """List the keys of the first record, or the columns of a table, as far as its head shows."""
-    line = head.decode("utf-8-sig", "replace").partition("\n")[0]
+    text = head.decode("utf-8-sig", "replace")
+    line = text.partition("\n")[0]
     try:
-        if ending in JSON_LINES:
-            record = json.loads(line)
+        if ending in JSON_LINES:  # or a list of records
+            record, _ = json.JSONDecoder().raw_decode(text.lstrip("[ \t\r\n"))
             return list(record) if isinstance(record, dict) else []
         return next(csv.reader([line]), []) if ending == ".csv" else []
     except (ValueError, RecursionError, csv.Error):

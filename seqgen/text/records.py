@@ -1,4 +1,4 @@
-"""Texts in records: a field of JSON Lines, or a column of a table."""
+"""Texts in records: a field of JSON Lines or of a list in JSON, or a column of a table."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
+from seqgen.limits import require_within_limit
+from seqgen.packages import MissingPackage
 from seqgen.text.file_kinds import JSON_LINES, ending_of_name
-from seqgen.text.reading import decode_file, files_in, lines
+from seqgen.text.reading import CHUNK_BYTES, decode_file, files_in, joined_blocks, lines
 from seqgen.wording import first_names, plural
 
 # Lines that a notice names.
 NAMED = 5
+NO_RECORDS = "; a record is a line of JSON, or one item of a list"
 # What Hugging Face datasets saves beside the shards of a data set, and of one in several splits.
-BESIDE_SHARDS = re.compile(r"(dataset_info|state)\.json|cache-.*\.arrow")
+BESIDE_SHARDS = re.compile(r"(dataset_(info|dict)|state)\.json|cache-.*\.arrow")
 SPLITS = "dataset_dict.json"
+# How a list of records begins in JSON, and what is between two of them.
+LIST_BEGINS, BETWEEN = re.compile(r"\s*\[\s*(?=[{\]])"), re.compile(r"[\s,]*")
+
+
+class NoText(SeqgenError):  # noqa: N818
+    """No record has a text at the key."""
 
 
 def holds_records(path: Path) -> bool:
@@ -63,6 +73,7 @@ class Texts:
         left_out: records without a text, so far, and the first of their lines, from 1.
         known: the keys of the last record.
         is_empty: whether no record so far has anything at the key.
+        is_damaged: whether the file could not be read to its end, or has no record.
     """
 
     name: str
@@ -74,12 +85,13 @@ class Texts:
     first: list[int] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
     is_empty: bool = True
+    is_damaged: bool = False
 
     def of_json(self, chunks: Iterable[str]) -> Iterator[str]:
-        """Yield the texts of JSON Lines, each with a newline.
+        """Yield the texts of JSON Lines, or of a list in JSON, each with a newline.
 
         Raises:
-            SeqgenError: no record has a text.
+            NoText: no record has a text.
         """
         for number, record in json_records(chunks, self.name):
             yield from self._of(record, number)
@@ -88,13 +100,21 @@ class Texts:
     def of_file(self, path: Path) -> Iterator[str]:
         """Yield the texts of a file; see `of_json`."""
         table = ending_of_name(path) not in JSON_LINES
-        return self.of_table(path) if table else self.of_json(decode_file(path))
+        try:
+            yield from self.of_table(path) if table else self.of_json(decode_file(path))
+        except NoText:
+            self.is_damaged = not self.left_out and (not self.known or self.key in self.known)
+            raise
+        except SeqgenError as error:
+            self.is_damaged = not isinstance(error, MissingPackage)
+            raise
 
     def of_table(self, path: Path) -> Iterator[str]:
         """Yield the texts of a table, such as a parquet file, batch by batch; see `of_json`.
 
         Raises:
-            SeqgenError: there is no such column, it has no text, or the file is damaged.
+            NoText: there is no such column, or it has no text.
+            SeqgenError: the file is damaged.
         """
         known: list[str] = []
         whole = (self.key, *self.beside)
@@ -132,11 +152,11 @@ class Texts:
             keys = f"; its records have {', '.join(self.known[:8])}" if self.known else ""
             if self.key in self.known and not self.beside:
                 what = "empty" if self.is_empty else "never text"
-                raise SeqgenError(f"{self.key!r} in {self.name} is {what}{keys}")
+                raise NoText(f"{self.key!r} in {self.name} is {what}{keys}")
             absent = next((key for key in self.beside if key not in self.known), self.key)
             absent = absent if self.key in self.known else self.key
-            hint = did_you_mean(absent, self.known) or keys
-            raise SeqgenError(f"{self.name} has no record with a text {absent!r}{hint}")
+            hint = did_you_mean(absent, self.known) or keys or NO_RECORDS
+            raise NoText(f"{self.name} has no record with a text {absent!r}{hint}")
 
     @property
     def notice(self) -> str | None:
@@ -155,10 +175,45 @@ class Texts:
 
 
 def json_records(chunks: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
-    """Yield the line number, from 1, and the value of each line of JSON Lines; None if damaged."""
-    for number, line in enumerate(lines(chunks, name), start=1):
+    """Yield the number, from 1, and the value of each line of JSON Lines; None if damaged.
+
+    Of a file that is one list in JSON, it yields the items of the list in the same way.
+
+    Raises:
+        SeqgenError: a line or an item is too long, or a list is damaged.
+    """
+    blocks = joined_blocks(chunks, CHUNK_BYTES)
+    first = next(blocks, "")
+    if begins := LIST_BEGINS.match(first):
+        yield from enumerate(_items(first[begins.end() :], blocks, name), start=1)
+        return
+    for number, line in enumerate(lines(chain([first], blocks), name), start=1):
         if line.strip():
             yield number, _parsed(line)
+
+
+def _items(text: str, blocks: Iterator[str], name: str) -> Iterator[Any]:
+    """Yield the items of a list in JSON, of which `text` follows the bracket.
+
+    Raises:
+        SeqgenError: the list is damaged, or an item is too long.
+    """
+    decoder, count = json.JSONDecoder(), 0
+    while True:
+        at = BETWEEN.match(text).end()
+        while text[at : at + 1] not in ("", "]"):
+            try:
+                item, end = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):  # the item may end in a later block
+                break
+            yield item
+            count, at = count + 1, BETWEEN.match(text, end).end()
+        if text.startswith("]", at):
+            return
+        text = text[at:] + (block := next(blocks, ""))
+        if not block:
+            raise SeqgenError(f"{name} is damaged JSON after item {count:,} of its list")
+        require_within_limit(text.removesuffix(block), f"item {count + 1:,} of {name}")
 
 
 def value_at(record: Any, key: str) -> Any:

@@ -17,6 +17,7 @@ from seqgen.text.reading import (
     no_text_error,
     read_head,
 )
+from seqgen.text.records import BESIDE_SHARDS
 from seqgen.wording import first_names, plural
 
 # What stands beside data in a folder.
@@ -93,6 +94,7 @@ def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
         inside = files_in(name)
         files = [Path(name)] if inside is None else [p for p in inside if not is_binary(p, as_text)]
         kinds = [(path, kind) for path in files if not as_text and (kind := file_kind(path))]
+        kinds = [one for one in kinds if not BESIDE_SHARDS.fullmatch(one[0].name)]
         left_out = {str(path): kind.name for path, kind in kinds if _hiding_kind(path, as_text)}
         if left_out and inside is not None:
             found = f"{plural(len(left_out), 'file')} of {name} left out"

@@ -7,13 +7,14 @@ import json
 
 import pytest
 from examples import examples
-from helpers_cli import needs, refusal
+from helpers_cli import needs, records, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqgen import store
 from seqgen.cli import run
-from seqgen.text.records import Texts
+from seqgen.errors import SeqgenError
+from seqgen.text.records import Texts, json_records
 
 COUNT = ("--model", "ngram", "--order", "2", "--name", "m", "--overwrite", "--val", "none")
 TEXTS = ["one two", "zwei\ndrei", "", "fin\u2028 é 😀\n"]
@@ -153,6 +154,154 @@ def test_an_empty_column_and_one_that_is_there_twice(tmp_path, capsys):
     assert run(["train", str(tmp_path / "d.parquet"), "--field", "t", *COUNT]) == 0
     assert "has 2 columns 't', and the last is read" in capsys.readouterr().err
     assert read_text() == "two\n"
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("tu"), st.text(st.characters(codec="utf-8"), max_size=9)),
+        min_size=1,
+    ),
+    st.sampled_from([None, 1, "\t"]),
+    st.integers(1, 40),
+    st.booleans(),
+)
+@settings(max_examples=examples(25), deadline=None)
+def test_a_list_is_as_json_lines(records, indent, block, ascii_only):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seqgen.text.records.CHUNK_BYTES", 40)
+        whole = json.dumps(records, ensure_ascii=ascii_only, indent=indent)
+        pieces = [whole[at : at + block] for at in range(0, len(whole), block)]
+        assert [record for _, record in json_records(pieces, "x")] == records
+        with pytest.raises(SeqgenError, match="x is damaged JSON after item"):
+            list(json_records([whole[: whole.rindex("]")]], "x"))
+
+
+def test_a_file_that_is_one_list(tmp_path, stdin, capsys):
+    rows = [{"id": 1, "t": "one\ntwo"}, 7, {"u": "no"}, {"id": 2, "t": "é 😀"}]
+    path = tmp_path / "d.json"
+    path.write_text(" \n" + json.dumps(rows, indent=2) + "\n")
+    assert run(["train", str(path), "--field", "t", *COUNT]) == 0
+    assert "2 records of" in capsys.readouterr().err and read_text() == "one\ntwo\né 😀\n"
+    stdin(path.read_bytes())
+    assert run(["train", "-", "--field", "t", *COUNT, "-q"]) == 0
+    assert read_text() == "one\ntwo\né 😀\n"
+    said = refusal(capsys, "train", path, "--field", "text", *COUNT)
+    assert said.endswith("no record with a text 'text'; its records have id, t")
+    assert "--field NAME to train on the texts of one key (id, t)" in refusal(
+        capsys, "train", path, *COUNT
+    )
+    path.write_text(json.dumps(rows)[:-3])
+    said = refusal(capsys, "train", path, "--field", "t", *COUNT)
+    assert said.endswith("d.json is damaged JSON after item 3 of its list")
+    path.write_text(json.dumps({"data": rows}, indent=2))
+    said = refusal(capsys, "train", path, "--field", "t", *COUNT)
+    assert said.endswith("; a record is a line of JSON, or one item of a list")
+
+
+def test_a_long_item_of_a_list(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("SEQGEN_MAX_LINE_MB", "2")
+    path = tmp_path / "d.json"
+    path.write_text(json.dumps([{"t": "short"}, {"t": "a" * 5_000_000}]))
+    said = refusal(capsys, "train", path, "--field", "t", *COUNT)
+    assert "item 2 of" in said and "longer than 2 MB" in said
+
+
+def shards(folder):
+    """Write three good shards and several damaged ones; return the names of the latter."""
+    folder.mkdir()
+    rows = "".join(json.dumps({"t": f"text {n}"}) + "\n" for n in range(9))
+    packed = gzip.compress(rows.encode())
+    damaged = {
+        "b.jsonl.gz": packed[: len(packed) // 2],
+        "c.jsonl": b'{"t": "\xff\xfe"}\n',
+        "d.json": b'[{"t": "a"}, {"t": ',
+        "e.jsonl": b"",
+    }
+    for name, content in {"a.jsonl": rows.encode(), "z.jsonl.gz": packed, **damaged}.items():
+        (folder / name).write_bytes(content)
+    return sorted(damaged)
+
+
+def test_damaged_shards_of_a_folder_are_left_out(tmp_path, capsys):
+    damaged = shards(tmp_path / "s")
+    wanted = "".join(f"text {n}\n" for n in range(9)) * 2
+    assert run(["train", str(tmp_path / "s"), "--field", "t", *COUNT]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("left out: ")]
+    assert [line.split()[2] for line in said] == [str(tmp_path / "s" / name) for name in damaged]
+    assert read_text() == wanted
+    assert run(["train", f"{tmp_path}/s/*", "--field", "t", *COUNT, "-q"]) == 0
+    assert capsys.readouterr().err == "" and read_text() == wanted
+    for name in damaged:  # by its own name it is an error
+        assert name in refusal(capsys, "train", tmp_path / "s" / name, "--field", "t", *COUNT)
+        assert name in refusal(
+            capsys, "train", tmp_path / "s" / "a.jsonl", tmp_path / "s" / name, "--field", "t"
+        )
+    for n in range(9):
+        (tmp_path / "s" / f"f{n}.jsonl.gz").write_bytes(b"no gzip")
+    assert run(["train", str(tmp_path / "s"), "--field", "t", *COUNT]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("left out: ") for line in said) == 5
+    assert "more are left out: see seqgen data" in said
+    # All damaged; and whole, but of another field.
+    for name in ("a.jsonl", "z.jsonl.gz"):
+        (tmp_path / "s" / name).unlink()
+    assert "b.jsonl.gz is damaged" in refusal(
+        capsys, "train", tmp_path / "s", "--field", "t", *COUNT
+    )
+    (tmp_path / "s" / "g.jsonl").write_text('{"other": "a"}\n')
+    said = refusal(capsys, "train", tmp_path / "s", "--field", "t", *COUNT)
+    assert said.endswith("g.jsonl has no record with a text 't'; its records have other")
+
+
+@needs("data")
+def test_the_report_lists_damaged_shards(tmp_path, capsys):
+    damaged = shards(tmp_path / "s")
+    (found,) = records(capsys, "data", tmp_path / "s", "--field", "t")
+    assert [*found["left_out"]] == [str(tmp_path / "s" / name) for name in damaged]
+    assert (
+        found["lines"] == 18 and "is damaged" in found["left_out"][str(tmp_path / "s/b.jsonl.gz")]
+    )
+    assert run(["data", str(tmp_path / "s"), "--field", "t"]) == 0
+    assert "b.jsonl.gz is damaged" in capsys.readouterr().out
+
+
+@needs("tables")
+def test_a_missing_package_is_no_damage(tmp_path, capsys, monkeypatch):
+    shards(tmp_path / "s")
+    (tmp_path / "s" / "p.parquet").write_bytes(b"PAR1")
+    monkeypatch.setattr("seqgen.packages._is_installed", lambda package: package != "pyarrow")
+    said = refusal(capsys, "train", tmp_path / "s", "--field", "t", *COUNT)
+    assert "p.parquet needs the package pyarrow" in said
+
+
+@needs("tables")
+def test_damaged_tables_of_a_folder_are_left_out(tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for name in "abc":
+        parquet.write_table(
+            pyarrow.table({"t": [f"text {name}"] * 999}), tmp_path / f"{name}.parquet"
+        )
+    whole = (tmp_path / "b.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "d.csv").write_bytes(b"id,t\n1,\xe9\n")
+    assert run(["train", str(tmp_path), "--field", "t", *COUNT]) == 0
+    said = capsys.readouterr().err
+    assert said.count("left out: ") == 2
+    assert "b.parquet cannot be read as parquet" in said and "d.csv is not UTF-8" in said
+    assert read_text() == "text a\n" * 999 + "text c\n" * 999
+
+
+def test_damaged_shards_of_pairs(tmp_path, capsys):
+    rows = "".join(json.dumps({"a": f"a {n}", "b": f"b {n}"}) + "\n" for n in range(9))
+    (tmp_path / "a.jsonl").write_text(rows)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(rows.encode())[:-20])
+    fields = ("--source-field", "a", "--target-field", "b", "--val", "none", "--name", "p")
+    how = ("--model", "seq2seq", "--steps", "1", "--hidden-size", "4", "--layers", "1")
+    assert run(["train", str(tmp_path), *fields, *how]) == 0
+    assert capsys.readouterr().err.count("left out: ") == 1
+    assert store.find("p").record["data"]["lines"] == 9
 
 
 def test_what_is_held_out_may_be_records(tmp_path):

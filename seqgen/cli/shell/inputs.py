@@ -228,6 +228,10 @@ class Inputs:
         beside: of records of pairs: the field of the targets; see `keep_beside`.
         one_line: write each of those texts on a line of its own.
         as_text: read documents as they are, not their text.
+        trains: read the files of folders that plugins train on, such as conversations in parquet.
+
+    Attributes:
+        left_out: why damaged files of records in folders are not read, by name.
     """
 
     def __init__(
@@ -237,12 +241,14 @@ class Inputs:
         one_line: bool = False,
         as_text: bool = False,
         beside: str | None = None,
+        trains: bool = False,
     ) -> None:
-        self._quiet, self._field, self._one_line = quiet, field, one_line
+        self._quiet, self._field, self._one_line, self._trains = quiet, field, one_line, trains
         self._as_text, self._beside = as_text, beside
         self._known: dict[Identity | None, Input] = {}
         self._kept_texts: dict[Identity | None, Path] = {}
         self._told: set[str] = set()
+        self.left_out: dict[str, str] = {}
         self._folders: list[tempfile.TemporaryDirectory] = []
 
     def open(self, names: Iterable[str]) -> list[Input]:
@@ -291,6 +297,7 @@ class Inputs:
 
         Raises:
             UsageError: there is a field, and a file is not one of records.
+            SeqgenError: a file of records is damaged, or all of a folder are.
         """
         kept: list[str | Path] = []
         by_identity: dict[Identity | None, Input] = {}
@@ -299,17 +306,21 @@ class Inputs:
             new = [source for source in sources if not self._say_if_known(source, by_identity)]
             by_identity.update((source.identity, source) for source in new)
             if self._field is not None:
-                kept += [self._kept_texts_of(source, self._field, self._beside) for source in new]
+                texts = [self._kept_texts_of(one, name, self._field, self._beside) for one in new]
+                kept += filter(None, texts)
             elif isinstance(sources[0].content, Pipe):
                 kept += [self._kept(source) for source in new]
             else:  # a folder's own name, from which the model's is made, unless a part was read
                 kept += [name] if len(new) == len(sources) else [source.name for source in new]
+        if self.left_out and not kept:
+            raise SeqgenError(next(iter(self.left_out.values())))
         return kept
 
     def keep_beside(self, names: Iterable[str]) -> list[str | Path]:
         """Keep the texts of the field beside the one that `keep` reads, of the same records."""
-        sources = {source.identity: source for name in names for source in self._named(name)}
-        return [self._kept_texts_of(one, self._beside, self._field) for one in sources.values()]
+        sources = {one.identity: (one, name) for name in names for one in self._named(name)}
+        texts = (self._kept_texts_of(*one, self._beside, self._field) for one in sources.values())
+        return [*filter(None, texts)]
 
     def keep_held_out(self, val: str, beside: bool = False) -> str:
         """Resolve `--val`: a fraction, "none", or a file that can be read again.
@@ -335,15 +346,18 @@ class Inputs:
         return known
 
     def _named(self, name: str) -> list[Input]:
-        from seqgen.text.reading import file_facts, text_files
+        from seqgen.text.reading import file_facts, files_in, text_files
         from seqgen.text.records import record_files
+        from seqgen.text.training_files import training_files
 
         if name == "-":
             return [self._pipe(name, _identity(_standard_input()))]
         if self._field is not None:
             inside = record_files(file_name(name))
             return [self._at(path) for path in ([Path(name)] if inside is None else inside)]
-        paths = text_files([file_name(name)], self._as_text)
+        is_folder = files_in(file_name(name)) is not None
+        listed = training_files if is_folder and self._trains else text_files
+        paths = listed([name], self._as_text)
         if not self._quiet and name not in self._told:
             self._told.add(name)
             self._say_what_is_read(name, paths)
@@ -358,7 +372,9 @@ class Inputs:
         from seqgen.text.reading import binary_files, document_facts, file_facts
 
         others = {
-            path: file_facts(path, self._as_text) for path in binary_files(name, self._as_text)
+            path: file_facts(path, self._as_text)
+            for path in binary_files(name, self._as_text)
+            if path not in paths
         }
         if binary := [str(path) for path, facts in others.items() if facts.is_binary]:
             left_out = f"{plural(len(binary), 'file')} of {name} left out"
@@ -411,13 +427,20 @@ class Inputs:
             self._kept_texts[source.identity] = self._linked(kept, _stem(source) + ending)
         return self._kept_texts[source.identity]
 
-    def _kept_texts_of(self, source: Input, key: str, beside: str | None) -> Path:
+    def _kept_texts_of(self, source: Input, name: str, key: str, beside: str | None) -> Path | None:
         """Extract the texts of a file of records to the cache, and report skipped records.
 
         Args:
             source: the file.
+            name: under which it was given: its own, or that of a folder or pattern.
             key: of the texts.
             beside: another key, at which all records that are read have a text.
+
+        Returns:
+            None for a file of a folder that is damaged or has no record, which is reported.
+
+        Raises:
+            SeqgenError: the file is damaged and was named itself, or no record has a text.
         """
         from seqgen import store
         from seqgen.text.file_kinds import ending_of_name
@@ -434,10 +457,24 @@ class Inputs:
             texts = found.of_file(path)
         else:
             texts = found.of_json(source.pass_on() if beside is None else source.chunks())
-        kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
+        try:
+            kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
+        except SeqgenError as error:
+            if source.name == name or not found.is_damaged:
+                raise
+            if source.name not in self.left_out:  # pairs are read twice
+                self._leave_out(source.name, str(error))
+            return None
         if found.notice and not self._quiet and key == self._field:
             announce(found.notice)
         return self._linked(kept, f"{_stem(source)}.txt")
+
+    def _leave_out(self, name: str, fault: str) -> None:
+        """Note why a file of a folder is not read; announce the first ones."""
+        self.left_out[name] = fault
+        more = len(self.left_out) - DOCUMENTS_NAMED
+        if more <= 1 and not self._quiet:
+            announce(f"left out: {fault}" if more < 1 else "more are left out: see seqgen data")
 
     def _linked(self, kept: Path, name: str) -> Path:
         """Create a link with a readable name to a cached file, whose own name is a hash.

@@ -145,7 +145,7 @@ class TrainingFiles(Options, panel=Panel.WHAT):
         """List the input files, with the field to read from records."""
         one_line = settings.documents == "line" or self.target_field is not None
         field, as_text = self.field or self.source_field, bool(settings.as_text)
-        return Inputs(out.quiet, field, one_line, as_text, self.target_field)
+        return Inputs(out.quiet, field, one_line, as_text, self.target_field, trains=True)
 
     def targets(self, inputs: Inputs, data: Iterable[str]) -> list[str | Path]:
         """Keep the files of targets: --target, or the texts of a field of the records of `data`."""

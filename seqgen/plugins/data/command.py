@@ -11,7 +11,7 @@ from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.output import RecordedOutput, one_line, say
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, percentage, put_facts
 from seqgen.packages import install_command
-from seqgen.settings import DataConfig, Documents, Options, file_argument, redeclare
+from seqgen.settings import DataConfig, Documents, Options, file_argument, redeclare, setting
 from seqgen.wording import first_names
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ class Reported(Options):
 
     files: tuple[str, ...] = file_argument(
         "Texts, joined in order: files, folders, patterns; - is standard input.", "[FILE]..."
+    )
+    field: str | None = setting(
+        "Report on the texts at this key of .jsonl and .json files, or in this column of tables; "
+        "as in seqgen train.",
+        metavar="NAME",
     )
     documents: Documents = redeclare(DataConfig, "documents")
     val: str = redeclare(DataConfig, "val")
@@ -44,12 +49,14 @@ def data(reported: Reported, out: RecordedOutput) -> None:
     from seqgen.plugins.data.report import data_report
     from seqgen.text.reading import Text, document_ending, text_files
 
-    names = Inputs(out.quiet).keep(given_or_piped(reported.files, "seqgen data FILE"))
+    inputs = Inputs(out.quiet, reported.field, one_line=reported.documents == "line")
+    names = inputs.keep(given_or_piped(reported.files, "seqgen data FILE"))
     config = DataConfig(
         as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
     )
     text = Text(text_files(names), ending=document_ending(config.documents))
-    report = data_report(text, config, dict(_left_out(reported.files)))
+    others = dict(_left_out(reported.files)) if reported.field is None else inputs.left_out
+    report = data_report(text, config, others)
     if out.record(report):
         return
     put_facts(_facts(report))

@@ -88,8 +88,7 @@ def _of(
     looked: SearchedTexts, model: ModelName, machine: Device, inputs: Inputs, out: Output
 ) -> tuple[KnownText, list[str], str]:
     """Index a model's training text; read or sample the texts; read the held-out text."""
-    from seqgen.generation.sample import sample_fixed_texts
-    from seqgen.plugins.novelty.novelty import known_to
+    from seqgen.plugins.novelty.novelty import known_to, sample_fixed_texts
     from seqgen.store.loading import load
 
     texts = None if looked.file is None else _texts(looked, inputs, looked.file)

@@ -11,8 +11,10 @@ import numpy as np
 
 from seqgen import store
 from seqgen.errors import SeqgenError
+from seqgen.generation.sample import sample
 from seqgen.plugins.novelty.suffix_index import MOST, SuffixIndex, kept_index
 from seqgen.settings import DataConfig
+from seqgen.settings.generation import SampleOptions
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.reading import Surveyor, Text, decode_file, document_ending, join_files
 from seqgen.text.split import held_out_fraction, held_out_lines, held_out_path, split_text
@@ -282,3 +284,9 @@ def like_lengths(text: str, others: Sequence[str]) -> list[str]:
     """Cut consecutive pieces from a text with the lengths of other texts."""
     ends = np.cumsum([0, *map(len, others)]).tolist()
     return [text[begin:end] for begin, end in pairwise(ends) if text[begin:end]]
+
+
+def sample_fixed_texts(loaded: LoadedModel) -> list[str]:
+    """Sample 16 texts from the start of a text, with a fixed seed."""
+    options = SampleOptions(num_samples=16, max_tokens=200, seed=0)
+    return [record.text for record in sample(loaded, [""], options)]

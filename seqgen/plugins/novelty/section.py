@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqgen.cli.shell.page import ReportSection, table, visible
-from seqgen.generation.sample import sample_fixed_texts
-from seqgen.plugins.novelty.novelty import Copied, Copies, known_to, like_lengths, novelty
+from seqgen.plugins.novelty.novelty import (
+    Copied,
+    Copies,
+    known_to,
+    like_lengths,
+    novelty,
+    sample_fixed_texts,
+)
 from seqgen.scoring.passages import Passages
 from seqgen.store.loaded import LoadedModel
 
