@@ -23,7 +23,12 @@ from seqgen.plugins.chat.chat_template import (
     Message,
     stored_template,
 )
-from seqgen.plugins.chat.examples import ChatExample, Examples, holds_examples
+from seqgen.plugins.chat.examples import (
+    ChatExample,
+    Examples,
+    holds_examples,
+    require_one_split,
+)
 from seqgen.settings import DataConfig, require
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
@@ -280,7 +285,7 @@ class ConversationDataset(Dataset):
         """Check whether data are examples: by a setting, by their records, or pairs in lines.
 
         Raises:
-            UsageError: only some of the files are.
+            UsageError: only some of the files are, or they are several splits of a data set.
         """
         if config.loss_on is not None:
             return True
@@ -290,6 +295,7 @@ class ConversationDataset(Dataset):
         if known is not None and len(pairs) == len(files.paths):
             return all(b"\t" in read_head(path).partition(b"\n")[0] for path in pairs)
         found = [path for path in files.paths if holds_examples(path)]
+        require_one_split(found)
         others = [str(path) for path in files.paths if path not in found]
         require(
             not (found and others),

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from seqgen import hooks
-from seqgen.errors import SeqgenError
-from seqgen.limits import read_whole
+from seqgen.errors import SeqgenError, UsageError
 from seqgen.plugins.chat.chat_template import Message
 from seqgen.plugins.chat.conversation import turn
 from seqgen.text.file_kinds import JSON_LINES, PARQUET, ending_of_name
 from seqgen.text.pairs import split_at_tab
 from seqgen.text.reading import BOM, Survey, Text, decode_file, read_head
-from seqgen.text.records import has_surrogates, json_records
+from seqgen.text.records import BESIDE_SHARDS, SPLITS, has_surrogates, json_records
 from seqgen.wording import first_names, plural
 
 # The keys of a record whose value is a conversation, and those of a prompt and its completion. The
@@ -42,6 +41,9 @@ OTHER_ROLES = {"human": "user", "gpt": "assistant"}
 ANSWERING = "assistant"
 # Records that a notice names.
 NAMED = 5
+ARROW = ".arrow"
+# How JSON Lines, or a list of records in JSON, begin.
+JSON_BEGINS = (b"{", b"[")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def keys_of(record: Any) -> tuple[str, ...]:
     """Choose the keys of a record that make an example; empty for other records."""
     if not isinstance(record, Mapping):
         return ()
-    conversation = next((key for key in CONVERSATIONS if isinstance(record.get(key), list)), None)
+    kinds = list | Mapping
+    conversation = next((key for key in CONVERSATIONS if isinstance(record.get(key), kinds)), None)
     if conversation is not None:
         return (conversation,)
     pairs = (pair for pair in PAIRS if all(isinstance(record.get(x), str | list) for x in pair))
@@ -98,7 +101,12 @@ def example_of(record: Any, keys: tuple[str, ...]) -> ChatExample | None:
 
 
 def _messages(value: Any) -> list[dict[str, str]] | None:
-    """Read a list of messages, each with a role and a text; None for anything else."""
+    """Read a list of messages, each with a role and a text; None for anything else.
+
+    It may be an object of lists instead, as Hugging Face datasets stores a `Sequence`.
+    """
+    if isinstance(value, Mapping) and all(isinstance(column, list) for column in value.values()):
+        value = [dict(zip(value, one, strict=False)) for one in zip(*value.values(), strict=False)]
     messages = []
     for one in value if isinstance(value, list) else [None]:
         if not isinstance(one, Mapping):
@@ -121,27 +129,18 @@ def records_in(path: Path) -> Iterator[tuple[int, Any]]:
         SeqgenError: the file cannot be read, or is damaged.
     """
     head = read_head(path)
-    if head.startswith(b"PAR1"):
-        plugin, target = hooks.record_readers()[PARQUET]
+    table = PARQUET if head.startswith(b"PAR1") else ending_of_name(path)
+    if table in (PARQUET, ARROW):
+        hooks.require_plugin(table, str(path))
+        plugin, target = hooks.record_readers()[table]
         yield from plugin.load(target)(path, str(path), KEYS, [])
         return
-    begins = head.removeprefix(BOM.encode()).lstrip()[:1]
-    if begins == b"{":
+    if head.removeprefix(BOM.encode()).lstrip().startswith(JSON_BEGINS):
         yield from json_records(decode_file(path), str(path))
-    elif begins == b"[":
-        yield from enumerate(_whole_list(path), start=1)
     else:
         pairs = split_at_tab(Text((path,)), str(path), "prompt<TAB>completion")
         for number, pair in enumerate(pairs, start=1):
             yield number, dict(zip(PAIRS[0], pair, strict=True))
-
-
-def _whole_list(path: Path) -> list[Any]:
-    """Read a file that is one list in JSON."""
-    try:
-        return json.loads(read_whole(decode_file(path), str(path)))
-    except (ValueError, RecursionError) as error:
-        raise SeqgenError(f"{path} is damaged JSON: {error}") from None
 
 
 def keys_in(path: Path) -> tuple[str, ...]:
@@ -151,13 +150,33 @@ def keys_in(path: Path) -> tuple[str, ...]:
 
 
 def holds_examples(path: Path) -> bool:
-    """Check whether a file of records has examples."""
-    if ending_of_name(path) not in {*JSON_LINES, PARQUET}:
+    """Check whether a file of records has examples.
+
+    What Hugging Face datasets saves beside the shards of a data set has none.
+    """
+    if ending_of_name(path) not in {*JSON_LINES, PARQUET, ARROW}:
+        return False
+    if BESIDE_SHARDS.fullmatch(path.name):
         return False
     try:
         return bool(keys_in(path))
     except SeqgenError:  # an error where it is read
         return False
+
+
+def require_one_split(paths: Sequence[Path]) -> None:
+    """Refuse several splits of a data set that Hugging Face datasets has saved.
+
+    Raises:
+        UsageError: names them.
+    """
+    splits = sorted({path.parent for path in paths if (path.parent.parent / SPLITS).exists()})
+    if len(splits) > 1:
+        one = next((split for split in splits if split.name == "train"), splits[0])
+        names = first_names([split.name for split in splits])
+        raise UsageError(
+            f"{one.parent} has the splits {names}: give one, as {one}; --val takes another"
+        )
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from seqgen.plugins.chat.examples import Examples, example_of, holds_examples, k
 from seqgen.settings import DataConfig
 from seqgen.settings.training import TrainingConfig
 from seqgen.store.loading import load
+from seqgen.text.training_files import training_files
 from seqgen.training.datasets.dataset import DataFiles
 from seqgen.training.events import Notice
 from seqgen.training.reload import reload_stored_data, tokens_of
@@ -440,7 +441,7 @@ def test_all_forms_of_a_file_are_the_same_examples(tmp_path):
     assert all(holds_examples(tmp_path / name) for name in names if name != "tabs.tsv")
 
 
-def test_messages_in_parquet(tmp_path, there):
+def test_messages_in_parquet(tmp_path, there, capsys):
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     from pyarrow import parquet
 
@@ -452,6 +453,71 @@ def test_messages_in_parquet(tmp_path, there):
         for path in (tmp_path / "messages.parquet", lines)
     ]
     assert losses[0] == losses[1]
+    # A folder of nothing else is read, too.
+    (tmp_path / "shards").mkdir()
+    shutil.copy(tmp_path / "messages.parquet", tmp_path / "shards")
+    few = ("--init-from", "smol", "--steps", "1", "--val", "none", "--name", "folder")
+    assert run(["train", str(tmp_path / "shards"), *few]) == 0
+    assert "left out" not in capsys.readouterr().err
+
+
+CACHE = "cache-0123456789abcdef.arrow"
+
+
+def test_messages_in_arrow_files(tmp_path, there, capsys):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    records = [{"messages": one, "id": 1} for one in conversations()]
+    # As datasets saves a data set: a stream, what it is beside it, and the cache of `map`.
+    (tmp_path / "saved").mkdir()
+    table = pyarrow.Table.from_pylist(records)
+    for name in ("data-00000-of-00001.arrow", CACHE):
+        with pyarrow.ipc.new_stream(str(tmp_path / "saved" / name), table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+    for name in ("state.json", "dataset_info.json"):
+        (tmp_path / "saved" / name).write_text('{"features": {"messages": []}}')
+    lines = written(tmp_path / "messages.jsonl", records)
+    folder, file = tmp_path / "saved", tmp_path / "saved" / "data-00000-of-00001.arrow"
+    options = ("--init-from", "smol", "--steps", "1", "--seed", "1", "--val", "none", "--json")
+    losses = set()
+    for n, path in enumerate((folder, file, lines)):
+        assert run(["train", str(path), *options, "--name", f"n{n}"]) == 0
+        out, err = capsys.readouterr()
+        losses.add(json.loads(out.splitlines()[-1])["train_loss"])
+        # `cache-....arrow` is what `map` left there.
+        assert [line for line in err.splitlines() if "left out" in line] == (
+            [] if path != folder else [f"1 file of {folder} left out: not text ({folder / CACHE})"]
+        )
+    assert len(losses) == 1
+    for split in ("train", "test"):
+        shutil.copytree(folder, tmp_path / "splits" / split)
+    (tmp_path / "splits" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    said = refusal(capsys, "train", tmp_path / "splits", *options)
+    assert "has the splits test, train: give one, as" in said
+
+
+@pytest.mark.long
+def test_what_datasets_saves(tmp_path, there):
+    """Conversations as lists of messages and as a `Sequence`, saved to disk and as parquet."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    records = [{"messages": one, "id": n} for n, one in enumerate(conversations())]
+    surveys = [Examples((written(tmp_path / "m.jsonl", records),)).surveyed]
+    texts = {"role": datasets.Value("string"), "content": datasets.Value("string")}
+    kinds = {"list": [texts], "sequence": datasets.Sequence(texts)}
+    for name, kind in kinds.items():
+        features = datasets.Features({"messages": kind, "id": datasets.Value("int64")})
+        rows = records
+        if name == "sequence":  # which datasets takes and stores as an object of lists
+            rows = [
+                {**row, "messages": {key: [m[key] for m in row["messages"]] for key in texts}}
+                for row in records
+            ]
+        data = datasets.Dataset.from_list(rows, features=features)
+        data.save_to_disk(str(tmp_path / name), num_shards=2)
+        data.map(lambda row: {"n": 1})
+        data.to_parquet(str(tmp_path / f"{name}.parquet"))
+        surveys.append(Examples(training_files([tmp_path / name], as_text=False)).surveyed)
+        surveys.append(Examples((tmp_path / f"{name}.parquet",)).surveyed)
+    assert surveys == surveys[:1] * 5
 
 
 def test_a_pipe_is_read_and_resumed(there, messages, monkeypatch, cli):
