@@ -1,7 +1,11 @@
-"""Statistics of a text, and warnings about what in it would hurt training."""
+"""Statistics of a text, and warnings about what in it would hurt training.
+
+The text is read twice, and memory does not grow with it: see `counting`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 import zlib
@@ -13,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from seqgen.errors import SeqgenError
+from seqgen.plugins.data.counting import MOST_WORDS, Curve, LineCounts, WordCounts
 from seqgen.settings import DataConfig
 from seqgen.text.overlap import LEAST, Overlap, overlap_of_lines
 from seqgen.text.reading import Surveyor, Text, document_facts, lines
@@ -20,12 +25,17 @@ from seqgen.text.split import split_text
 from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.wording import ShortRepr, plural
 
-# Lines that repeat so often are boilerplate, as are those with such words.
+# Lines that repeat so often are boilerplate, as are those with such words, in whatever case.
 OFTEN = 5
-PHRASES = re.compile(
-    r"project gutenberg|all rights reserved|terms of (?:use|service)|privacy policy|accept cookies"
-    r"|enable javascript|lorem ipsum",
-    re.IGNORECASE,
+PHRASES = (
+    "project gutenberg",
+    "all rights reserved",
+    "terms of use",
+    "terms of service",
+    "privacy policy",
+    "accept cookies",
+    "enable javascript",
+    "lorem ipsum",
 )
 # UTF-8 that was read as Windows-1252: the first byte of a character, and what follows it.
 MOJIBAKE = re.compile(
@@ -49,7 +59,8 @@ class DataReport(ShortRepr):
     """Record of `seqgen data --json`.
 
     Lines that are compared have `LEAST` characters and more, or phrases of web pages and licences;
-    words are what white space separates.
+    words are what white space separates. Figures about copies of lines and about words are
+    estimates if a text has more of them than `counting` keeps.
 
     Attributes:
         files: names.
@@ -121,31 +132,32 @@ def data_report(text: Text, config: DataConfig, left_out: Mapping[str, str]) -> 
         SeqgenError: it is empty, cannot be read, or is no UTF-8.
     """
     surveyor = Surveyor()
-    alphabet, words, repeats = Counter(), Counter(), Counter()
-    lengths: list[int] = []
+    alphabet, lengths = Counter(), Counter()
+    words, copies, heaps = WordCounts(), LineCounts(), Curve()
     longest: list[tuple[int, int, str]] = []
-    heaps: list[tuple[int, int]] = []
-    crlf = mojibake = control = read = 0
+    crlf = mojibake = control = 0
     for number, line in enumerate(lines(surveyor.watch(text.chunks()), text.name)):
         alphabet.update(line)
         crlf += line.endswith("\r\n")
         content = line.rstrip("\r\n")
         mojibake += _mojibake(content)
         control += 0 if content.isprintable() else len(CONTROL.findall(content))
-        lengths.append(len(content) if content.strip() else 0)
+        lengths[len(content) if content.strip() else 0] += 1
         if len(longest) < 3 or len(content) > longest[-1][0]:
             longest = sorted([*longest, (len(content), -number, content[:SHOWN])], reverse=True)[:3]
-        if len(content) >= LEAST or PHRASES.search(content):
-            repeats[content] += 1
-        words.update(found := content.split())
-        read += len(found)
-        heaps.append((read, len(words)))
+        has_phrase = _has_phrase(content)
+        if len(content) >= LEAST or has_phrase:
+            copies.add(content, has_phrase)
+        words.add(content.split())
+        heaps.add(words.read, words.distinct)
+    copies.finish()
     facts = surveyor.facts
     if facts.characters == 0:
         raise SeqgenError(f"{text.name} contains no text")
     split = split_text(text, facts, config, CharTokenizer)
     least = 1 if config.documents == "line" else LEAST
     held_out = None if split.val is None else overlap_of_lines(split.train, split.val, least)
+    again = _ReadAgain(text, words, copies)
     report = DataReport(
         files=[str(path) for path in text.paths],
         documents=dict(_documents(text)),
@@ -153,24 +165,24 @@ def data_report(text: Text, config: DataConfig, left_out: Mapping[str, str]) -> 
         bytes=facts.bytes,
         characters=facts.characters,
         lines=facts.lines,
-        empty_lines=lengths.count(0),
+        empty_lines=lengths[0],
         crlf_lines=crlf,
-        words=words.total(),
-        vocabulary=len(words),
+        words=words.read,
+        vocabulary=words.distinct,
         alphabet=len(alphabet),
         rare_characters=sum(count == 1 for count in alphabet.values()),
-        median_line=int(np.median([n for n in lengths if n] or [0])),
+        median_line=_median(lengths),
         longest_lines=[{"line": -n, "characters": size, "text": t} for size, n, t in longest],
-        repeated_lines=_share(repeats.total() - len(repeats), repeats.total()),
-        near_copies=_near_copies(list(repeats)),
-        boilerplate=_boilerplate(repeats),
+        repeated_lines=_share(copies.total - copies.counts.size, copies.total),
+        near_copies=again.near_copies,
+        boilerplate=again.boilerplate,
         scripts=_scripts(alphabet),
-        zipf=_power(list(enumerate(sorted(words.values(), reverse=True), start=1)), *RANKS),
-        heaps=_power(heaps, first=RANKS[1]),
+        zipf=_power(_by_rank(words.highest()), *RANKS),
+        heaps=_power(heaps.spread(POINTS), first=RANKS[1]),
         held_out=None
         if held_out is None
         else {"lines": held_out.items, "trained_on": held_out.shared},
-        unseen_words=_unseen_words(text, read),
+        unseen_words=again.unseen_words,
         mojibake=mojibake,
         control_characters=control,
         warnings=[],
@@ -216,75 +228,148 @@ def _scripts(alphabet: Counter[str]) -> dict[str, float]:
     return {name: _share(count, scripts.total()) for name, count in scripts.most_common()}
 
 
-def _near_copies(distinct: Sequence[str]) -> dict[str, float] | None:
-    """Estimate the share of near-duplicate lines by MinHash (Broder 1997) and LSH."""
-    try:
+def _has_phrase(line: str) -> bool:
+    """Check whether a line has a phrase of licences and web pages."""
+    folded = line.lower()
+    return any(phrase in folded for phrase in PHRASES)
+
+
+def _median(lengths: Counter[int]) -> int:
+    """Compute the median length of the lines that are not empty, rounded down."""
+    sizes = sorted(length for length in lengths if length)
+    before = np.cumsum([lengths[size] for size in sizes])
+    if not sizes:
+        return 0
+    middle = (before[-1] - 1) // 2, before[-1] // 2
+    low, high = (sizes[int(np.searchsorted(before, place, "right"))] for place in middle)
+    return (low + high) // 2
+
+
+class _NearCopies:
+    """Finds near-copies among lines, by MinHash (Broder 1997) and LSH.
+
+    Raises:
+        ImportError: datasketch is not installed.
+    """
+
+    def __init__(self) -> None:
         from datasketch import MinHash, MinHashLSH
-    except ImportError:
-        return None
-    looked = distinct[:: -(-len(distinct) // MOST_LINES) or 1]
-    index, found = MinHashLSH(threshold=ALIKE, num_perm=HASHES), 0
-    for number, line in enumerate(looked):
-        hashes = MinHash(HASHES, hashfunc=zlib.crc32)
+
+        self._new, self._index = MinHash, MinHashLSH(threshold=ALIKE, num_perm=HASHES)
+        self._lines = self._found = 0
+
+    def look_at(self, line: str) -> None:
+        """Look at the next line, which no earlier one is equal to."""
+        hashes = self._new(HASHES, hashfunc=zlib.crc32)
         hashes.update_batch({line[i : i + GRAM].encode() for i in range(len(line) - GRAM + 1)})
-        found += bool(index.query(hashes))
-        index.insert(number, hashes)
-    return {"lines": len(looked), "share": _share(found, len(looked))}
+        self._found += bool(self._index.query(hashes))
+        self._index.insert(self._lines, hashes)
+        self._lines += 1
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """How many lines were looked at, and the share of near-copies."""
+        return {"lines": self._lines, "share": _share(self._found, self._lines)}
 
 
-def _boilerplate(repeats: Counter[str]) -> dict[str, Any]:
-    found = [(n, line) for line, n in repeats.items() if n >= OFTEN or PHRASES.search(line)]
-    most = sorted(found, key=lambda pair: -pair[0])[:5]
-    return {
-        "share": _share(sum(n for n, _ in found), repeats.total()),
-        "most_frequent": [{"count": n, "text": line[:SHOWN]} for n, line in most],
-    }
+class _ReadAgain:
+    """What is found when a text is read again, after its words and lines were counted.
+
+    Attributes:
+        near_copies: see `DataReport`.
+        boilerplate: see `DataReport`.
+        unseen_words: see `DataReport`.
+    """
+
+    def __init__(self, text: Text, words: WordCounts, copies: LineCounts) -> None:
+        often = (copies.counts >= OFTEN) | copies.marked
+        counts, first = copies.counts[often], copies.first[often]
+        most = np.argsort(-counts, kind="stable")[:5]
+        self._shown = dict.fromkeys(first[most].tolist(), "")
+        self._copies, self._place, self._near = copies, 0, None
+        with contextlib.suppress(ImportError):
+            self._near = _NearCopies()
+        every = -(-copies.first.size // MOST_LINES) or 1
+        self._looked = iter(copies.first[::every].tolist())
+        self._next = next(self._looked, None)
+        self.unseen_words = self._read(text, words)
+        self.near_copies = self._near and self._near.facts
+        self.boilerplate = {
+            "share": _share(int(counts.sum()), copies.total),
+            "most_frequent": [
+                {"count": count, "text": shown}
+                for count, shown in zip(counts[most].tolist(), self._shown.values(), strict=True)
+            ],
+        }
+
+    def _read(self, text: Text, words: WordCounts) -> list[float]:
+        """Read the text; compute the share of each tenth's words that no other tenth contains."""
+        size = max(1, -(-words.read // PARTS))
+        homes: dict[str, int | None] = dict.fromkeys(words.sampled())
+        part, number, left = set(), 0, size
+        for line in lines(text.chunks(), text.name):
+            self._look_at(line.rstrip("\r\n"))
+            found = line.split()
+            while len(found) >= left:
+                part.update(found[:left])
+                _note_homes(homes, part, number)
+                found, part, number, left = found[left:], set(), number + 1, size
+            part.update(found)
+            left -= len(found)
+            if len(part) > MOST_WORDS:
+                _note_homes(homes, part, number)
+                part = set()
+        _note_homes(homes, part, number)
+        own = [0] * (number + (left < size))
+        for word, home in homes.items():
+            if home is not None and home >= 0:
+                own[home] += words.counts[word]
+        sizes = [min(size, words.read - n * size) for n in range(len(own))]
+        return [_share(n / words.share, whole) for n, whole in zip(own, sizes, strict=True)]
+
+    def _look_at(self, line: str) -> None:
+        """Look at a line, if it is one of those that were chosen."""
+        compared = len(line) >= LEAST or _has_phrase(line)
+        if not compared or not self._copies.is_sampled(line):
+            return
+        if self._place in self._shown:
+            self._shown[self._place] = line[:SHOWN]
+        if self._place == self._next:
+            if self._near is not None:
+                self._near.look_at(line)
+            self._next = next(self._looked, None)
+        self._place += 1
+
+
+def _note_homes(homes: dict[str, int | None], part: Iterable[str], number: int) -> None:
+    """Note for each word of a part whether it is in this part alone; -1 if it is in several."""
+    for word in part:
+        home = homes.get(word, -1)
+        if home != -1:
+            homes[word] = number if home in (None, number) else -1
+
+
+def _by_rank(counts: Sequence[int]) -> list[tuple[int, int]]:
+    """Choose some ranks at equal distances of their logarithms, from 1; return each with its count.
+
+    Args:
+        counts: the highest first.
+    """
+    ranks = np.unique(np.geomspace(1, max(1, len(counts)), POINTS).astype(int))
+    return [(rank, counts[rank - 1]) for rank in ranks.tolist()] if counts else []
 
 
 def _power(
-    points: Sequence[tuple[int, int]], first: float = 1, last: float = np.inf
+    some: Sequence[tuple[int, int]], first: float = 1, last: float = np.inf
 ) -> dict[str, Any]:
-    """Fit the exponent of a power law for x from `first` to `last`; also return some points.
+    """Fit the exponent of a power law to points, for x from `first` to `last`.
 
-    It is fitted by least squares of the logarithms of points at equal distances of these.
+    It is fitted by least squares of the logarithms.
     """
-    points = [point for point in points if point[0]]
-    places = np.unique(np.geomspace(1, max(1, len(points)), POINTS).astype(int)) - 1
-    some = [points[place] for place in places.tolist()] if points else []
     fitted = np.array([point for point in some if first <= point[0] <= last], float)
     enough = len(fitted) > 2
     exponent = float(np.polyfit(*np.log(fitted).T, 1)[0]) if enough else None
     return {"exponent": exponent, "points": some}
-
-
-def _unseen_words(text: Text, words: int) -> list[float]:
-    """Compute, for each tenth of a text, the share of words that no other tenth contains."""
-    size = max(1, -(-words // PARTS))
-    home: dict[str, int] = {}
-    parts = list(_parts(text, size))
-    for number, part in enumerate(parts):
-        for word in part:
-            home[word] = number if home.get(word, number) == number else -1
-    return [
-        _share(sum(n for word, n in part.items() if home[word] == number), part.total())
-        for number, part in enumerate(parts)
-    ]
-
-
-def _parts(text: Text, size: int) -> Iterator[Counter[str]]:
-    """Yield the word counts of consecutive parts of `size` words; the last may be shorter."""
-    part: Counter[str] = Counter()
-    left = size
-    for line in lines(text.chunks(), text.name):
-        words = line.split()
-        while len(words) >= left:
-            part.update(words[:left])
-            yield part
-            words, part, left = words[left:], Counter(), size
-        part.update(words)
-        left -= len(words)
-    if part:
-        yield part
 
 
 def _warnings(report: DataReport, held_out: Overlap | None, config: DataConfig) -> Iterable[str]:
