@@ -1,4 +1,4 @@
-"""Studies that several machines share: a journal file, and a real PostgreSQL."""
+"""Studies that several machines share: a journal file, a real PostgreSQL and a real MariaDB."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -73,11 +74,59 @@ def postgresql(tmp_path_factory):
         shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["journal", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(scope="session")
+def mariadb():
+    """A server of Debian's MariaDB, started and stopped here; its URL, for a driver of MySQL."""
+    pytest.importorskip("pymysql", reason="pymysql is not installed")
+    programs = [shutil.which(name) for name in ("mariadb-install-db", "mariadbd", "mariadb-admin")]
+    if None in programs:
+        pytest.skip("MariaDB is not installed (Debian: apt-get install mariadb-server)")
+    install, server_program, admin = programs
+    with tempfile.TemporaryDirectory(prefix="seqgen-mariadb-") as name:
+        folder = Path(name)
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        if os.geteuid() == 0:  # which MariaDB refuses to run as
+            user = "mysql"
+            shutil.chown(folder, user)
+        begin = folder / "begin.sql"
+        begin.write_text(
+            "CREATE DATABASE studies;\nCREATE USER seqgen@'127.0.0.1';\n"
+            "GRANT ALL ON studies.* TO seqgen@'127.0.0.1';\n"
+        )
+        begin.chmod(0o644)
+        data, plain = folder / "data", "--auth-root-authentication-method=normal"
+        make = [install, "--no-defaults", f"--datadir={data}", f"--user={user}", plain]
+        subprocess.run(make, check=True, capture_output=True, cwd="/")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        serve = [server_program, "--no-defaults", f"--datadir={data}", f"--user={user}"]
+        serve += [f"--socket={folder}/s", f"--port={port}", "--bind-address=127.0.0.1"]
+        serve += [f"--pid-file={folder}/pid", f"--init-file={begin}"]
+        log = (folder / "log").open("wb")
+        server = subprocess.Popen(serve, stdout=log, stderr=log, cwd="/")
+        try:
+            ping = [admin, "--no-defaults", "-h", "127.0.0.1", "-P", str(port), "-u", "seqgen"]
+            for _ in range(200):
+                if subprocess.run([*ping, "ping"], capture_output=True).returncode == 0:
+                    break
+                assert server.poll() is None, (folder / "log").read_text()
+                time.sleep(0.1)
+            yield f"mysql+pymysql://seqgen@127.0.0.1:{port}/studies"
+        finally:
+            server.terminate()
+            server.wait(60)
+            log.close()
+
+
+SERVERS = {"postgresql": pytest.mark.slow, "mariadb": pytest.mark.long}
+
+
+@pytest.fixture(params=["journal", *(pytest.param(n, marks=m) for n, m in SERVERS.items())])
 def url(request, tmp_path):
     """Where a study is kept."""
-    if request.param == "postgresql":
-        return request.getfixturevalue("postgresql")
+    if request.param in SERVERS:
+        return request.getfixturevalue(request.param)
     return str(tmp_path / "study.log")
 
 
