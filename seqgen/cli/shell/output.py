@@ -64,17 +64,24 @@ _announced: list[str] = []
 
 
 def announce(message: str) -> None:
-    """Print a message just before the first result, or at the end if there is none.
+    """Print a message just before the first result or event of training, or at the end.
 
     A command that is refused before does not say it: then the problem is the only line.
     """
     _announced.append(message)
 
 
+def take_announced() -> list[str]:
+    """Return the pending announcements, for somebody else to print."""
+    taken = [*_announced]
+    _announced.clear()
+    return taken
+
+
 def say_announced() -> None:
     """Print the pending announcements."""
-    while _announced:
-        say(_announced.pop(0))
+    for message in take_announced():
+        say(message)
 
 
 def forget_announced() -> None:

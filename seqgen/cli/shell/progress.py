@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqgen import hooks, registry, store
-from seqgen.cli.shell.output import Output, can_redraw, console, is_terminal, say
+from seqgen.cli.shell.output import Output, can_redraw, console, is_terminal, say, take_announced
 from seqgen.cli.shell.tables import (
     clock,
     count,
@@ -56,9 +56,20 @@ def display(out: Output, doing: str = "") -> Iterator[Report]:
         yield lambda event: None
     elif can_redraw(sys.stderr):
         with LiveDisplay(out.verbose, doing) as live:
-            yield live.take
+            yield _after_announced(live.take)
     else:
-        yield LineDisplay(out.verbose).take
+        yield _after_announced(LineDisplay(out.verbose).take)
+
+
+def _after_announced(show: Report) -> Report:
+    """Return a callback that shows what is announced before the next event."""
+
+    def take(event: Event) -> None:
+        for message in take_announced():
+            show(Notice(text=message))
+        show(event)
+
+    return take
 
 
 def describe(event: Started) -> str:
