@@ -77,7 +77,7 @@ def overlap_of_lines(train: Chunks, held_out: Chunks, least: int = 1) -> Overlap
     """
     held = (line for line in _beginnings(held_out()) if line.strip() and len(line) >= least)
     what = "lines" if least == 1 else f"lines of {least} characters or more"
-    return Overlap.of(_beginnings(train()), held, what)
+    return Overlap.of(map(hash, _beginnings(train())), map(hash, held), what)  # needs less memory
 
 
 def _beginnings(chunks: Iterable[str]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Statistics of a text, and warnings about what in it would hurt training.
 
-The text is read twice, and memory does not grow with it: see `counting`.
+The text is read as a stream, and what is kept of its words and lines is bounded: see `counting`.
 """
 
 from __future__ import annotations
