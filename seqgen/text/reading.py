@@ -265,6 +265,8 @@ def files_in(given: str | Path) -> list[Path] | None:
         if not files:
             raise SeqgenError(f"no file matches {name}")
         return files
+    if name.is_symlink():
+        raise SeqgenError(f"{name} is a link to {name.readlink()}, which does not exist")
     hint = "; a text itself is read from standard input" if re.search(r"\s", str(name)) else ""
     hint = did_you_mean(name.name, (path.name for path in name.parent.glob("*"))) or hint
     raise SeqgenError(f"there is no file {name}{hint}")

@@ -233,6 +233,9 @@ def test_a_folder_is_its_files_by_sorted_path(tmp_path):
 def test_what_is_not_there(tmp_path):
     with pytest.raises(SeqgenError, match=r"there is no file .*nothing\.txt"):
         text_files([tmp_path / "nothing.txt"])
+    (tmp_path / "link.txt").symlink_to("gone.txt")
+    with pytest.raises(SeqgenError, match=r"link.txt is a link to gone.txt, which does not exist"):
+        text_files([tmp_path / "link.txt"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(SeqgenError, match="contains no file"):
         text_files([tmp_path / "empty"])

@@ -246,6 +246,8 @@ def test_what_cannot_be_read_is_left_out_of_a_folder(tmp_path, capsys):
             "2 more files left out: see seqgen data",
         ]
         assert f"{folder}/b.html: 5 characters" in said
+        counted = [n for n, line in enumerate(said) if "tokens counted" in line]
+        assert all(n < counted[0] for n, line in enumerate(said) if "left out" in line)
         assert facts()["characters"] == len(f"{TEXT}page\n")
     assert run(["data", str(folder), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
