@@ -59,8 +59,9 @@ def load(
     """
     # Only now, so that `import seqgen` loads no torch.
     from seqgen.scoring import api
+    from seqgen.store import loading
 
-    return api.load(name, device, precision, cache)
+    return api.Model(loading.load(name, device, precision, cache))
 
 
 def train(

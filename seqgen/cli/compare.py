@@ -65,19 +65,18 @@ class ComparedModels(Options, panel=Panel.MODEL):
             SeqgenError: a model cannot be loaded.
         """
         from seqgen.scoring.compare import all_models
-        from seqgen.store.loading import Work, load
+        from seqgen.store.loading import Work
 
         require(bool(self.models) != self.all_, "give the models to compare, or --all")
         names = list(all_models()) if self.all_ else self.models
         require(bool(names), "there is no trained language model yet; run seqgen train FILE first")
-        device, cache = machine.device, looked_up.config
-        kinds = self.precisions
+        kinds, cache = self.precisions, looked_up.config
         if not kinds:
-            work = Work.of_files(files)
-            return [load(name, device, machine.precision, cache, work) for name in names]
+            return [machine.load(name, cache, Work.of_files(files)) for name in names]
         require(len(set(kinds)) == len(kinds), "--precisions has a number format twice")
-        each = [(kind, load(name, device, kind, cache)) for name in names for kind in kinds]
-        return [replace(one, title=f"{one.name} in {kind}") for kind, one in each]
+        machines = [replace(machine, precision=kind) for kind in kinds]
+        each = [(one, one.load(name, cache)) for name in names for one in machines]
+        return [replace(one, title=f"{one.name} in {how.precision}") for how, one in each]
 
 
 class ComparedText(PairFiles, panel=Panel.TEXT):

@@ -126,7 +126,7 @@ def evaluate(
     if run_task_variant(context, models.names):
         return
     from seqgen.scoring.evaluate import evaluate as measure
-    from seqgen.store.loading import Work, load
+    from seqgen.store.loading import Work
 
     asked = replace(asked, bleu=asked.bleu or bool(scores.given))
     check_one_pipe(files.file, files.source, files.target, *asked.added_files)
@@ -141,10 +141,7 @@ def evaluate(
     named = files.file, files.source, files.target, *asked.added_files
     read = [file for file in named if file]
     work = Work.of_files(read, rows=to_measure.protocol.batch_size)
-    loaded = [
-        load(name, machine.device, machine.precision, cache=looked_up.config, work=work)
-        for name in models.names
-    ]
+    loaded = [machine.load(name, looked_up.config, work) for name in models.names]
     out.uses(loaded)
     check_one_kind(loaded)
     if loaded[0].conditioning.is_source and flag:

@@ -226,18 +226,16 @@ def _load(
     files: Sequence[str],
 ) -> list[LoadedModel]:
     """Load the models to score with; a bidirectional one is split by direction if possible."""
-    from seqgen.store.loading import Work, load, load_directions
+    from seqgen.store.loading import Work, load_directions
 
-    fit = views.fit
+    fit, cache = views.fit, looked_up.config
     work = Work.of_files([] if fit == HELD_OUT else files if fit is None else [*files, fit])
-    changes = scoring.adaptation is not None
-    work = None if changes else work
-    of_one = views.per_token or views.show or views.fit is not None or changes
-    place, precision, cache = machine.device, machine.precision, looked_up.config
-    if of_one:
-        return [load(name, place, precision, cache, work) for name in models.names]
-    each = (load_directions(name, place, precision, cache, work) for name in models.names)
-    return list(chain.from_iterable(each))
+    if scoring.adaptation is not None:
+        return [machine.load(name, cache) for name in models.names]
+    if views.per_token or views.show or fit is not None:
+        return [machine.load(name, cache, work) for name in models.names]
+    names, how = map(machine.seen, models.names), (machine.device, machine.precision, cache, work)
+    return list(chain.from_iterable(load_directions(name, *how) for name in names))
 
 
 def _two_sides(

@@ -8,7 +8,7 @@ the one and arrays for the other.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -30,9 +30,11 @@ class Configured:
 
     Attributes:
         config: what built it.
+        notes: keys and values that the JSON records of commands have about its figures.
     """
 
     config: ModelConfig
+    notes: Iterable[tuple[str, Any]] = ()
 
     @property
     def vocab_size(self) -> int:

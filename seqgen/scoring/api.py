@@ -31,8 +31,6 @@ from seqgen.text.tokenfile import TokenFile, is_token_file, open_token_file
 from seqgen.wording import Records, html_table, plural
 
 if TYPE_CHECKING:
-    from seqgen.engines.precision import Precision
-    from seqgen.settings.scoring import CacheConfig
     from seqgen.store.loaded import LoadedModel
 
 # A text, or the path of the file with it.
@@ -200,16 +198,6 @@ class Model:
         require(not conditioning.is_source, is_text)
         ((prompt,),) = prompts.batches(self.loaded, [text], 1)
         return prompt
-
-
-def load(
-    name: str | Path | None = None,
-    device: str = "auto",
-    precision: Precision = "auto",
-    cache: CacheConfig | None = None,
-) -> Model:
-    """Load a trained model; see `seqgen.load`."""
-    return Model(loading.load(name, device, precision, cache))
 
 
 def _several(prompts: Prompts) -> Iterable[str | Vectors]:

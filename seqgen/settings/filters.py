@@ -156,6 +156,18 @@ class TextSet(Options):
         raise NotImplementedError
 
 
+class ViewOptions(Options):
+    """Options of a plugin that say how it views a model ("view"); see `hooks.Plugin.views`."""
+
+    def seen(self, name: str | None) -> str | None:
+        """Add the options to the name of a model, as `-m` has it.
+
+        Raises:
+            UsageError: the model is not seen so.
+        """
+        raise NotImplementedError
+
+
 class AdaptiveScoring(Options, ABC):
     """Options of a plugin with which a model changes while it is scored ("scoring").
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -25,10 +26,15 @@ from seqgen.settings import (
     setting,
 )
 from seqgen.settings.generation import LookOptions
-from seqgen.settings.scoring import CacheOptions
+from seqgen.settings.options import added_options
+from seqgen.settings.scoring import CacheConfig, CacheOptions
 
 if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
+    from seqgen.store.loading import Work
+
+# How plugins view models, groups of the class `ViewOptions`.
+Views = added_options("view")
 
 
 class Threads(Options, panel=Panel.MACHINE):
@@ -69,6 +75,19 @@ class Machine(ExactMachine, panel=Panel.MACHINE):
         "auto",
         metavar="KIND",
     )
+    views: Views = group(Views)
+
+    def load(
+        self, name: str | None, cache: CacheConfig | None = None, work: Work | None = None
+    ) -> LoadedModel:
+        """Load the model of a name, seen as the options of plugins say; see `loading.load`."""
+        from seqgen.store.loading import load
+
+        return load(self.seen(name), self.device, self.precision, cache, work)
+
+    def seen(self, name: str | None) -> str | None:
+        """Add the options of plugins to a model's name; see `ViewOptions`."""
+        return functools.reduce(lambda known, each: each.seen(known), self.views.groups, name)
 
 
 class ModelNames(Options, panel=Panel.MODEL):
@@ -148,10 +167,8 @@ class ReadModel(ModelName, panel=Panel.TEXT):
             SeqgenError: there is none, or it cannot be loaded.
             UsageError: it needs a label and none is given, or the other way round.
         """
-        from seqgen.store.loading import Work, load
+        from seqgen.store.loading import Work
 
-        machine = self.machine
-        looked_up = self.looked_up.config
         for flag in of_source.given[:1]:
             stored = store.find_all(self.model)
             task = stored.task
@@ -159,8 +176,7 @@ class ReadModel(ModelName, panel=Panel.TEXT):
             has_sources = task.takes_targets or task.model_is is not None
             require(has_sources, f"{flag} is for models that write from sources; {of_text}")
         work = Work(rows=rows, written=rows * max_tokens)
-        loaded = load(self.model, machine.device, machine.precision, looked_up, work)
-        loaded = loaded.with_labels(self.label)
+        loaded = self.machine.load(self.model, self.looked_up.config, work).with_labels(self.label)
         loaded.conditioning.require_chosen()
         return loaded
 

@@ -167,7 +167,7 @@ class Output(Options, panel=Panel.OUTPUT):
         from seqgen.engines.native.library import library, outdated
 
         models = list(models)
-        recording.run.use(models)
+        recording.run.models += models
         recording.run.seed = recording.run.seed if seed is None else seed
         if library() is None and outdated:
             said = "the compiled kernels are those of another version, so that models run slowly"
@@ -266,6 +266,7 @@ def put_record(record: Any) -> None:
     What is not finite is null. A byte of a file's name that is not UTF-8 is written as `\xe9`.
     """
     values = record if isinstance(record, dict) else dataclasses.asdict(record)
+    values = values | recording.run.notes(values.get("model"))
     if recording.run.recording:
         values = {**values, "run": recording.run.facts()}
     line = json.dumps(_as_json(values), ensure_ascii=False)

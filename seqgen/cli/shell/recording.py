@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ class Invocation:
         arguments: what was typed after `seqgen`.
         options: the value of each option, defaults included, but for the seed.
         seed: given or drawn; None where nothing is drawn.
-        models: the digest of each, by name.
+        models: all that it has loaded.
         files: the SHA-256 of each that is read, by name.
         stdin: whether standard input is read.
         recording: whether its records say all this.
@@ -38,7 +38,7 @@ class Invocation:
     arguments: list[str]
     options: dict[str, Any] = field(default_factory=dict)
     seed: int | None = None
-    models: dict[str, str] = field(default_factory=dict)
+    models: list[LoadedModel] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     stdin: bool = False
     recording: bool = False
@@ -51,10 +51,10 @@ class Invocation:
         self.options = {key: _plain(value) for key, value in given.items()}
         self.seed = values.get("seed")
 
-    def use(self, models: Iterable[LoadedModel]) -> None:
-        """Add models to the record."""
-        if self.recording:
-            self.models |= {loaded.stored.name: loaded.stored.digest for loaded in models}
+    def notes(self, name: str | None) -> dict[str, Any]:
+        """Collect what the model of a name, or its parts, say of their figures."""
+        parts = [part for each in self.models if each.name == name for part in each.model.parts]
+        return dict(note for part in parts for note in part.notes)
 
     def read(self, path: Path) -> None:
         """Add an input file to the record; a model's own files are part of the model."""
@@ -73,7 +73,7 @@ class Invocation:
             "arguments": arguments,
             "options": self.options,
             "seed": self.seed,
-            "models": self.models,
+            "models": {each.stored.name: each.stored.digest for each in self.models},
             "files": self.files,
             "stdin": self.stdin,
             "versions": versions(),

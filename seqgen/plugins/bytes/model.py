@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,16 +35,16 @@ NEW = -1
 
 @dataclass
 class CoverState(State):
-    """State of texts of bytes: the covers of each, and the model's state after their tokens.
+    """State of texts of bytes: the covers of each, and the model's states after their tokens.
 
     Attributes:
-        inner: rows of the model's state; None before the first token.
-        rows: the number of each of these rows.
+        inner: states of the model, each with the rows that were read in one step.
+        rows: the numbers of the rows of each.
         texts: the covers of each of B texts, which name the rows that they need.
     """
 
-    inner: State | None
-    rows: tuple[int, ...]
+    inner: tuple[State, ...]
+    rows: tuple[tuple[int, ...], ...]
     texts: tuple[Covers, ...]
 
     def select(self, rows: Rows) -> CoverState:
@@ -52,22 +52,13 @@ class CoverState(State):
 
     @classmethod
     def cat(cls, states: Sequence[CoverState]) -> CoverState:
-        """Concatenate the texts, and the rows of all states."""
-        rows, texts = (
-            tuple(each for state in states for each in getattr(state, name))
-            for name in ("rows", "texts")
-        )
-        return cls(_joined([state.inner for state in states]), rows, texts)
+        """Concatenate the texts, and list the inner states of all."""
+        names = [field.name for field in fields(cls)]
+        return cls(*(sum((getattr(state, name) for state in states), ()) for name in names))
 
 
 def _mass(cover: Cover) -> float:
     return cover.mass
-
-
-def _joined(states: Iterable[State | None]) -> State | None:
-    """Concatenate the states that are not None; None without any."""
-    known = [state for state in states if state is not None]
-    return type(known[0]).cat(known) if len(known) > 1 else next(iter(known), None)
 
 
 class ByBytes(InferenceModel):
@@ -121,7 +112,7 @@ class ByBytes(InferenceModel):
         return self.inner.parameter_count()
 
     def start(self, batch: int, stride: int | None = None) -> CoverState:
-        return CoverState(None, (), (Covers(),) * batch)
+        return CoverState((), (), (Covers(),) * batch)
 
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:
         extended = tuple(map(self._extended, tokens, state.texts))
@@ -166,20 +157,22 @@ class ByBytes(InferenceModel):
         needed = {cover.row for cover in spare if cover is not None}
         for _, rest in split:
             needed.update(each.row for each in (*rest.read, *rest.unread))
-        place_of = {row: place for place, row in enumerate(state.rows)}
-        kept = [row for row in place_of if row in needed]
-        branch = self._branch(state, [place_of.get(each.row) for each in chosen], bool(kept))
-        logits, after = self.inner.step([each.token for each in chosen], branch)
+        kept, branch, order = self._branch(state, [each.row for each in chosen], needed)
+        logits, after = self.inner.step([chosen[place].token for place in order], branch)
         rows = list(itertools.islice(self._numbers, len(chosen)))
-        inner = state.inner.select([place_of[row] for row in kept]) if kept else None
-        prefixes = map(self._prefix, rows, chosen, self._probabilities(logits))
+        probs = self._probabilities(logits)
+        of_chosen = {place: row for row, place in enumerate(order)}
+        prefixes = (
+            self._prefix(rows[of_chosen[place]], each, probs[of_chosen[place]])
+            for place, each in enumerate(chosen)
+        )
         texts = []
         for probable, covers in split:
             for each in probable:
                 found = read_tail(next(prefixes), each.tail, self.segmentation)
                 covers = Covers([*covers.read, *found.read], [*covers.unread, *found.unread])
             texts.append(covers)
-        return CoverState(_joined([inner, after]), (*kept, *rows), tuple(texts))
+        return CoverState((*kept.inner, after), (*kept.rows, tuple(rows)), tuple(texts))
 
     def _split(self, covers: Covers) -> tuple[list[Unread], Covers]:
         """Separate the covers whose last token is to be read from the others."""
@@ -188,23 +181,39 @@ class ByBytes(InferenceModel):
         rest = [each for each in covers.unread if each.growing or each.mass < least]
         return probable, Covers(covers.read, rest)
 
-    def _branch(self, state: CoverState, places: Sequence[int | None], keeps: bool) -> State:
-        """Copy rows of the inner state, in order; None stands for a new one.
+    def _branch(
+        self, state: CoverState, rows: Sequence[int], needed: Container[int]
+    ) -> tuple[CoverState, State, Sequence[int]]:
+        """Copy rows of the inner states, some more than once.
 
         Args:
-            state: its inner state is used up unless `keeps`.
-            places: of the rows.
-            keeps: the inner state is still needed.
+            state: with these states, which are used up.
+            rows: the numbers of the rows.
+            needed: those that stay.
+
+        Returns:
+            The states of the rows that stay; one state with the copied rows, and the place of each
+            of these among `rows`.
         """
-        old = [place for place in places if place is not None]
-        new = self.inner.start(len(places) - len(old)) if len(old) < len(places) else None
-        if not old:
-            return new
-        copied = (state.inner.copy() if keeps else state.inner).select(old)
-        if new is None:
-            return copied
-        numbers = [itertools.count(), itertools.count(len(old))]
-        return _joined([copied, new]).select([next(numbers[each is None]) for each in places])
+        inner, numbers, branches, order, known = [], [], [], [], set()
+        for one, own in zip(state.inner, state.rows, strict=True):
+            # Copies of a row have its number: the first counts.
+            places = [at for at, row in enumerate(own) if row in needed and row not in known]
+            copied = [at for at, row in enumerate(rows) if row in own and row not in known]
+            known.update(own)
+            if copied:
+                branch = one.copy() if places else one
+                branches.append(branch.select([own.index(rows[at]) for at in copied]))
+                order += copied
+            if places:
+                few = 2 * len(places) <= len(own)
+                inner.append(one.select(places) if few else one)
+                numbers.append(tuple(own[at] for at in places) if few else own)
+        if new := [at for at, row in enumerate(rows) if row == NEW]:
+            branches.append(self.inner.start(len(new)))
+            order += new
+        branch = branches[0] if len(branches) == 1 else type(branches[0]).cat(branches)
+        return replace(state, inner=tuple(inner), rows=tuple(numbers)), branch, order
 
     def _probabilities(self, logits: np.ndarray) -> np.ndarray:
         """Compute the probabilities (B, V) of the inner model in float64."""

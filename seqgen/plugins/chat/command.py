@@ -43,13 +43,13 @@ def chat(
     conversation and the answer in `messages`.
     """
     from seqgen.plugins.chat.chat_template import ChatModel, ChatTemplate, special_names
-    from seqgen.store.loading import Work, load
+    from seqgen.store.loading import Work
 
     talks = piped_input() is None
     source = None if about.template is None else read_template(about.template)
     rows = 1 if talks else sampling.batch_size
     work = Work(rows=rows, written=rows * sampling.max_tokens)
-    loaded = load(model.model, machine.device, machine.precision, work=work)
+    loaded = machine.load(model.model, work=work)
     name, template = loaded.stored.name, None
     if source is not None:
         template = ChatTemplate(source, special_names(loaded.stored), about.template)

@@ -162,7 +162,8 @@ class SpeculativeState(State):
         )
 
     def copy(self) -> SpeculativeState:
-        copies = [row.copy() for row in self.rows]
+        # The copy and this state share the slots before the newest, and none after.
+        copies = [row.copy() for row in self.without_ahead().rows]
         return SpeculativeState(self.cache.copy(), self.drafts.copy(), copies)
 
     @classmethod

@@ -29,12 +29,12 @@ from llama_cpp import ask_llama_cpp
 from nasty import nasty_texts
 from torch import Tensor
 
-from seqgen import registry
+from seqgen import load, registry
 from seqgen.models.ngram.settings import Smoothing
 from seqgen.plugins.exchange.arpa import names_of
 from seqgen.plugins.exchange.exchange import export_model, import_model
 from seqgen.plugins.exchange.formats import NumberType
-from seqgen.scoring.api import Model, load
+from seqgen.scoring.api import Model
 from seqgen.training.train import train
 
 LENGTH, BEAMS, PROMPTS, TOKENS = 50, 4, 8, 100
