@@ -144,8 +144,9 @@ class Plugin:
             (`seqgen.settings.scoring.AddedMeasure`); "writing" for `sample` and `beam-search`, and
             "sample" or "beam-search" for one of them, where it replaces the plugin's group of
             "writing" (`seqgen.settings.filters.FilterOptions`); "perplexity" (`TextSet`, there),
-            "scoring" (`AdaptiveScoring`, there; of `perplexity` and `seqgen.score`) and "fill"
-            (`WordFilter`, there). Those at "recipe" (of `train`, `tune` and `sweep`) need no
+            "scoring" (`AdaptiveScoring`, there; of `perplexity` and `seqgen.score`), "view"
+            (`ViewOptions`, there; of commands that load language models) and "fill" (`WordFilter`,
+            there). Those at "recipe" (of `train`, `tune` and `sweep`) need no
             methods: each option gives the setting of its name.
         formats: of other tools, that models are imported from and exported to, by name.
         model_sources: functions that find or import a model from elsewhere, for `--init-from`, by

@@ -295,6 +295,7 @@ def model_commands(draw: random.Random, path: Path) -> list[list[str]]:
         ["sample", "-m", f"{model}+{STORED / 'models' / 'lstm-char'}", "--max-tokens", "3"],
         ["sample", "ten", "-m", f"{model}:bytes", "--max-tokens", "3"],
         ["sample", "ten", "-m", model, "--heal", "--max-tokens", "3"],
+        ["perplexity", text, "-m", f"{model}:bytes=all", "--covers", "3"],
     ]
     return [["sample", "-m", model, "--max-tokens", "5", "--json"], draw.choice(installed(every))]
 

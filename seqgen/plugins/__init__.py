@@ -6,7 +6,7 @@
 # of older versions do not name their plugin.
 BROUGHT = {
     "bench": ("seqgen bench",),
-    "bytes": (":bytes", "--heal"),
+    "bytes": (":bytes", "--heal", "--covers"),
     "cache": ("continuous-cache", "fitted-cache"),
     "chat": ("seqgen chat",),
     "compress": ("seqgen compress", "seqgen decompress"),

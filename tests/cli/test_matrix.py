@@ -115,6 +115,7 @@ ROWS: dict[str, set[str]] = {
     "perplexity -m {model}": LANGUAGE - IMPORTED | BOTH_SIDES,
     "perplexity {scored} -m {model}": LANGUAGE | BOTH_SIDES,
     "perplexity {scored} -m {model}:bytes": BY_BYTES,
+    "perplexity {scored} -m {model}:bytes=all --covers 4": BY_BYTES,
     "perplexity {scored} -m {model} --per-line": LANGUAGE | BOTH_SIDES,
     "perplexity {scored} -m {model} --per-token": LANGUAGE,
     "perplexity {scored} -m {model} --cache 20": NETWORKS | MIXTURES,

@@ -148,7 +148,7 @@ def test_every_command_leaves_them_as_they_are(models, tmp_path, monkeypatch, ca
         ["sample", "so it", "-m", "net+net2:bytes", "--max-tokens", "3", "--heal"],
         ["beam-search", "--max-tokens", "3"],
         ["perplexity", file, "-m", "net"],
-        ["perplexity", file, "-m", "net:bytes=all"],
+        ["perplexity", file, "-m", "net:bytes=all", "--covers", "3"],
         ["eval", "-m", "net", "--passages", "2"],
         ["compare", "net", "net2"],
         ["bleu", file, file],

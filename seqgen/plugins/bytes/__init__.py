@@ -8,6 +8,6 @@ from __future__ import annotations
 from seqgen.hooks import Plugin
 
 PLUGIN = Plugin(
-    options={"writing": "options:Healing"},
+    options={"writing": "options:Healing", "view": "options:CoverLimit"},
     views={"bytes": "view:by_bytes"},
 )

@@ -304,13 +304,12 @@ def trim(covers: Covers, most: int) -> tuple[Covers, float]:
     Returns:
         The covers, and the share of what was dropped.
     """
-    total = covers.mass
-    least = NEGLIGIBLE * total
-    if len(covers.read) + len(covers.unread) > most:
-        masses = [each.mass for each in (*covers.read, *covers.unread)]
-        least = max(least, sorted(masses)[-most])
-    read = [each for each in covers.read if each.mass >= least]
-    unread = [each for each in covers.unread if each.mass >= least]
+    total, every = covers.mass, (*covers.read, *covers.unread)
+    if len(every) > most:
+        every = sorted(every, key=lambda each: -each.mass)[:most]
+    probable = {id(each) for each in every if each.mass >= NEGLIGIBLE * total}
+    read = [each for each in covers.read if id(each) in probable]
+    unread = [each for each in covers.unread if id(each) in probable]
     kept = Covers(read, unread)
     dropped = 1 - kept.mass / total
     if total < SMALL:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,8 +72,8 @@ class ByBytes(InferenceModel):
         inner: the model over tokens.
         segmentation: which tokens may follow one another.
         rows_read: how many tokens the inner model has read in all rows.
-        bytes_read: how many bytes have been read.
-        left_out: sum, over all bytes read, of the share of the covers that was dropped.
+        bytes_read: how many bytes have been read, start tokens not counted.
+        left_out: sum, over all bytes read, of the share of the covers' mass that was dropped.
     """
 
     normalised = True
@@ -104,6 +104,13 @@ class ByBytes(InferenceModel):
         self.rows_read, self.bytes_read, self.left_out = 0, 0, 0.0
 
     @property
+    def notes(self) -> Iterable[tuple[str, Any]]:
+        """Note the mean share of the mass that was dropped, if every cover counts."""
+        if not self.segmentation.every:
+            return ()
+        return [("left_out_mass", self.left_out / max(1, self.bytes_read))]
+
+    @property
     def precision(self) -> str:
         return self.inner.precision
 
@@ -125,7 +132,6 @@ class ByBytes(InferenceModel):
             kept, dropped = trim(covers if covers.mass else self._restarted(other), self._most)
             texts.append(kept)
             self.left_out += dropped
-        self.bytes_read += len(tokens)
         probs = np.stack([covers.next_bytes() for covers in texts])
         with np.errstate(divide="ignore"):
             return np.log(probs), CoverState(state.inner, state.rows, tuple(texts))
@@ -135,6 +141,7 @@ class ByBytes(InferenceModel):
             return Covers(unread=[Unread(NEW, self._start, b"", 1.0, ())])
         if token < OFFSET:
             return covers  # no byte: padding after the end of a text
+        self.bytes_read += 1
         return extend(covers, token - OFFSET, self.segmentation)
 
     def _restarted(self, cover: Cover) -> Covers:

@@ -1,10 +1,12 @@
-"""Option of `sample` and `beam-search` for prompts that end inside a token."""
+"""Options for prompts that end inside a token, and of how many covers of a text are kept."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from seqgen.settings.filters import FilterOptions
+from seqgen.settings import require
+from seqgen.settings.filters import FilterOptions, ViewOptions
 from seqgen.settings.options import Panel
 from seqgen.settings.setting import setting
 
@@ -18,6 +20,29 @@ SAYS_HOW_TEXTS_BEGIN = (
     "--include",
     "--suffix",
 )
+
+
+# `:bytes=all` in a name, at its end, or before the weight of a part of a mixture or the next part.
+ALL_COVERS = re.compile(r":bytes=all(?=[:+]|$)")
+
+
+class CoverLimit(ViewOptions, panel=Panel.MODEL):
+    """How many covers a model seen byte by byte keeps."""
+
+    covers: int | None = setting(
+        "Keep at most this many covers of a text with -m NAME:bytes=all.",
+        low=1,
+        without="64",
+    )
+
+    def seen(self, name: str | None) -> str | None:
+        if self.covers is None:
+            return name
+        limited, found = ALL_COVERS.subn(rf"\g<0>,{self.covers}", name or "")
+        beside = "beside other models, write NAME:bytes=all,N"
+        said = f"--covers goes with NAME:bytes=all, and {name or 'the latest model'} is none"
+        require(bool(found), f"{said}; {beside}")
+        return limited
 
 
 class Healing(FilterOptions, panel=Panel.TEXT):

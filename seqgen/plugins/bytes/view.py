@@ -31,23 +31,26 @@ def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
 
     Args:
         loaded: the model.
-        option: "all" to keep every cover; else the canonical ones are kept.
+        option: "all" to keep every cover, or "all,N" for the N most probable; else the canonical
+            ones are kept.
 
     Raises:
         UsageError: there is no such option, or it is no language model of text.
         SeqgenError: its tokenizer changes texts.
     """
-    if option not in ("", "all"):
-        raise UsageError(f"a model is seen as :bytes or :bytes=all, not :bytes={option}")
+    kind, _, most = option.partition(",")
+    if kind not in ("", "all") or (most and not (kind and most.isdecimal() and int(most))):
+        raise UsageError(
+            f"a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes={option}"
+        )
     require_language_model(loaded.stored)
     require_view(loaded, ":bytes")
     tokenizer = loaded.tokenizer
     if isinstance(tokenizer, ByteTokenizer):
         return loaded
-    every = option == "all"
-    model = seen_by_bytes(
-        loaded.model, segmentation_of(tokenizer, every), loaded.framing, least=0 if every else LEAST
-    )
+    every, least = kind == "all", 0 if kind else LEAST
+    segmentation, kept = segmentation_of(tokenizer, every), int(most or MOST)
+    model = seen_by_bytes(loaded.model, segmentation, loaded.framing, kept, least)
     return replace(
         loaded, model=model, tokenizer=ByteTokenizer(), own_framing=framing_by_bytes(loaded)
     )

@@ -192,7 +192,7 @@ def test_a_larger_share_reads_fewer_rows():
     seen = [by_bytes(model, tokenizer, False, least=least) for least in (0, 0.03, 0.3)]
     for one in seen:
         distributions(one, text)
-        assert one.bytes_read == len(text) + 1
+        assert one.bytes_read == len(text)
     rows = [one.rows_read for one in seen]
     assert rows[0] > rows[1] > rows[2] >= len(text) / max(map(len, tokenizer.texts[4:]))
 
@@ -270,6 +270,61 @@ def test_only_the_most_probable_covers_are_kept():
         assert len(covers.read) + len(covers.unread) <= 3
         assert np.exp(log_probs).sum() == pytest.approx(1, abs=1e-9)
     assert model.left_out > 0
+    assert not by_bytes(model.inner, tokenizer, False).notes  # which leaves most covers out
+
+
+def dropped_shares(model, tokenizer, text, most):
+    """List the share of the mass that is dropped at each letter, by explicit sequences of tokens.
+
+    Also list the mass before that, relative to what was kept at the letter before.
+    """
+    tokens, kept, shares, masses = range(4, tokenizer.vocab_size), {(): ""}, [], []
+    for letter in text:
+        found = {}
+        for read, rest in kept.items():
+            chances = model.chances([FRAMING.start, *read])
+            start = np.prod(
+                [model.chances([FRAMING.start, *read[:at]])[token] for at, token in enumerate(read)]
+            )
+            longer = [t for t in tokens if len(tokenizer.texts[t]) > len(rest) + 1]
+            longer = [t for t in longer if tokenizer.texts[t].startswith(rest + letter)]
+            found[read] = rest + letter, start * chances[longer].sum()
+            for token in tokens:
+                if tokenizer.texts[token] == rest + letter:
+                    found[(*read, token)] = "", start * chances[token]
+        best = sorted(found, key=lambda read: -found[read][1])[:most]
+        masses.append(sum(mass for _, mass in found.values()))
+        kept = {read: found[read][0] for read in best}
+        shares.append(1 - sum(found[read][1] for read in best) / masses[-1])
+    return shares, masses
+
+
+@given(tokenizer=vocabularies(12), text=texts, seed=seeds, most=st.integers(1, 6))
+@quick
+def test_the_mass_that_is_left_out(tokenizer, text, seed, most):
+    model = PrefixModel(tokenizer.vocab_size, seed)
+    seen = by_bytes(model, tokenizer, True, most)
+    found = distributions(seen, text.encode())
+    assert found.sum(-1) == pytest.approx(1, abs=1e-9)
+    shares, masses = dropped_shares(model, tokenizer, text, most)
+    ((key, share),) = seen.notes
+    assert key == "left_out_mass"
+    assert share == pytest.approx(np.mean([*shares] or [0]), abs=1e-12)
+    # Until a cover is dropped, the masses are those of all sequences.
+    brute = BruteForce(model, tokenizer)
+    for at, mass in enumerate(masses[: 1 + next((i for i, x in enumerate(shares) if x > 0), 8)]):
+        assert mass == pytest.approx(brute.total(text[: at + 1]), rel=1e-9)
+
+
+@given(tokenizer=vocabularies(), text=texts, seed=seeds)
+@quick
+def test_a_limit_that_is_not_reached_changes_nothing(tokenizer, text, seed):
+    model = PrefixModel(tokenizer.vocab_size, seed)
+    limited, all_of_them = (by_bytes(model, tokenizer, True, most) for most in (1 << 12, 1 << 30))
+    found, wanted = (distributions(each, text.encode()) for each in (limited, all_of_them))
+    np.testing.assert_array_equal(found, wanted)
+    assert limited.notes == all_of_them.notes
+    assert dict(limited.notes)["left_out_mass"] == pytest.approx(0, abs=1e-12)
 
 
 def test_weights_of_long_texts_do_not_vanish():

@@ -109,6 +109,37 @@ def test_every_distribution_sums_to_1(name):
         assert np.exp(log_probs.astype(np.float64)).sum(-1) == pytest.approx(1, abs=1e-5)
 
 
+def test_the_number_of_covers_is_an_option(capsys, tmp_path):
+    file = tmp_path / "text"
+    file.write_text(TEXT[:60])
+    few, name = ("--covers", 2, "-q"), "subwords:bytes=all"
+    (scored,) = records(capsys, "perplexity", "-m", name, file, *few)
+    assert scored["model"] == f"{name},2"
+    assert 0 < scored["left_out_mass"] < 1
+    assert scored["nll_nats"] == pytest.approx(nats(f"{name},2", TEXT[:60]))
+    wanted = nats(f"{name},100000", TEXT[:60])
+    (scored,) = records(capsys, "perplexity", "-m", name, file, "--covers", 10**6, "-q")
+    assert scored["nll_nats"] == pytest.approx(wanted)
+    assert scored["left_out_mass"] < 1e-9
+    (one,) = records(capsys, "sample", "Th", "-m", name, "--max-tokens", 5, "--seed", 1, *few)
+    assert one["model"] == f"{name},2"
+    assert 0 < one["left_out_mass"] < 1
+    (one,) = records(capsys, "beam-search", "Th", "-m", name, "--max-tokens", 3, *few)
+    assert one["left_out_mass"] > 0
+    mixed = f"{name}:0.5+byte:0.5"
+    (scored,) = records(capsys, "perplexity", "-m", mixed, file, *few)
+    assert scored["left_out_mass"] > 0
+    compared = records(capsys, "compare", "byte", f"{name},2", "--data", file, "-q")
+    assert ["left_out_mass" in one for one in compared] == [False, True]
+    (plain,) = records(capsys, "perplexity", "-m", "subwords:bytes", file, "-q")
+    assert "left_out_mass" not in plain
+    for other in ("subwords", "subwords:bytes"):
+        said = refusal(capsys, "perplexity", "-m", other, "-m", name, file, *few)
+        assert f"--covers goes with NAME:bytes=all, and {other} is none" in said
+    for option in ("all,0", "all,x", "most", ",5"):
+        assert "not :bytes=" in refusal(capsys, "perplexity", "-m", f"byte:bytes={option}", file)
+
+
 def test_commands_take_the_view(capsys, tmp_path):
     (tmp_path / "text").write_text(TEXT[:120])
     file = tmp_path / "text"
