@@ -165,21 +165,18 @@ class ByBytes(InferenceModel):
         for _, rest in split:
             needed.update(each.row for each in (*rest.read, *rest.unread))
         kept, branch, order = self._branch(state, [each.row for each in chosen], needed)
-        logits, after = self.inner.step([chosen[place].token for place in order], branch)
-        rows = list(itertools.islice(self._numbers, len(chosen)))
-        probs = self._probabilities(logits)
-        of_chosen = {place: row for row, place in enumerate(order)}
-        prefixes = (
-            self._prefix(rows[of_chosen[place]], each, probs[of_chosen[place]])
-            for place, each in enumerate(chosen)
-        )
+        logits, after = self.inner.step([chosen[at].token for at in order], branch)
+        rows = dict(zip(order, self._numbers, strict=False))
+        probs = dict(zip(order, self._probabilities(logits), strict=True))
+        places = range(len(chosen))
+        prefixes = (self._prefix(rows[at], chosen[at], probs[at]) for at in places)
         texts = []
         for probable, covers in split:
             for each in probable:
                 found = read_tail(next(prefixes), each.tail, self.segmentation)
                 covers = Covers([*covers.read, *found.read], [*covers.unread, *found.unread])
             texts.append(covers)
-        return CoverState((*kept.inner, after), (*kept.rows, tuple(rows)), tuple(texts))
+        return CoverState((*kept.inner, after), (*kept.rows, tuple(rows.values())), tuple(texts))
 
     def _split(self, covers: Covers) -> tuple[list[Unread], Covers]:
         """Separate the covers whose last token is to be read from the others."""
