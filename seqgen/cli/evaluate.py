@@ -138,8 +138,7 @@ def evaluate(
         _measurements(asked, inputs, scoring, seed),
         translating=translating(translation, scores, scoring.batch_size),
     )
-    named = files.file, files.source, files.target, *asked.added_files
-    read = [file for file in named if file]
+    read = [file for file in (files.file, files.source, files.target, *asked.added_files) if file]
     work = Work.of_files(read, rows=to_measure.protocol.batch_size)
     loaded = [machine.load(name, looked_up.config, work) for name in models.names]
     out.uses(loaded)

@@ -230,10 +230,9 @@ def _load(
 
     fit, cache = views.fit, looked_up.config
     work = Work.of_files([] if fit == HELD_OUT else files if fit is None else [*files, fit])
-    if scoring.adaptation is not None:
-        return [machine.load(name, cache) for name in models.names]
-    if views.per_token or views.show or fit is not None:
-        return [machine.load(name, cache, work) for name in models.names]
+    adapts = scoring.adaptation is not None
+    if adapts or views.per_token or views.show or fit is not None:
+        return [machine.load(name, cache, None if adapts else work) for name in models.names]
     names, how = map(machine.seen, models.names), (machine.device, machine.precision, cache, work)
     return list(chain.from_iterable(load_directions(name, *how) for name in names))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from itertools import pairwise
 from weakref import WeakValueDictionary
 
@@ -48,9 +48,7 @@ class KVCache(State):
     end: int
     stride: int
     shared: np.ndarray | None = dataclasses.field(default=None, metadata=NOTE)
-    sharers: WeakValueDictionary[int, KVCache] = dataclasses.field(
-        default_factory=WeakValueDictionary, metadata=NOTE
-    )
+    sharers: MutableMapping = dataclasses.field(default_factory=WeakValueDictionary, metadata=NOTE)
 
     def __post_init__(self) -> None:
         self.sharers[id(self)] = self
