@@ -214,7 +214,7 @@ def test_a_path_with_a_colon_wins(home, tmp_path):
 
 def test_refusals_are_one_line(capsys):
     for name, said in {
-        "gru:bytes=some": "a model is seen as :bytes or :bytes=all, not :bytes=some",
+        "gru:bytes=some": "a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes=some",
         "gru:byte": "'gru:byte' cannot be a model's name: -m takes NAME:bytes",
         ":bytes": "cannot be a model's name",
         "nobody:bytes": "there is no model named 'nobody'",
