@@ -45,7 +45,7 @@ def draw() -> str:
             label(LEFT - 8, y + 13, name.removesuffix(", characters"), "", "end"),
             bar(LEFT, y, known, 16, kind),
             *([bar(LEFT + known, y, unknown * SCALE, 16, kind, 0.45)] if unknown else []),
-            label(LEFT + bits * SCALE + 6, y + 13, f"{bits:.2f}", "soft"),
+            label(LEFT + bits * SCALE + 6, y + 13, f"{bits:.3f}", "soft"),
         ]
         y += ROW
     y += 8

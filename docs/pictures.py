@@ -204,7 +204,7 @@ def recipes(_: Models) -> str:
         parts += [
             label(196, y + 13, name, anchor="end"),
             bar(204, y, 140 * share, 18, "bar"),
-            label(210 + 140 * share, y + 13, f"{int(100 * share)}%", "soft"),
+            label(210 + 140 * share, y + 13, f"{100 * share:.3g}%", "soft"),
         ]
     return svg("Success of the recipes", 36 + 26 * len(RECIPES) + 8, parts)
 

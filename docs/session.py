@@ -18,15 +18,19 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
-from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 WIDTH = 46  # columns, few enough for letters that can be read on a screen of 400 pixels
-# White paper; in dark mode the picture has the colours of `SVG_EXPORT_THEME`.
 GREEN, INK, PAPER = (0, 110, 0), (27, 27, 31), (255, 255, 255)
-LIGHT = TerminalTheme(PAPER, INK, [(0, 0, 0), (128, 0, 0), GREEN, *[(90, 90, 102)] * 5])
+BLACK = (0, 0, 0)  # the text of coloured tokens, in both modes
+LIGHT = TerminalTheme(PAPER, INK, [BLACK, (128, 0, 0), GREEN, *[(90, 90, 102)] * 5])
+DARK_PAPER, DARK_INK, DARK_GREEN = (41, 41, 41), (197, 200, 198), (152, 168, 75)
+DARK = TerminalTheme(
+    DARK_PAPER, DARK_INK, [BLACK, (204, 85, 90), DARK_GREEN, *[(154, 155, 153)] * 5]
+)
 CLOCK = re.compile(r" in [\d.]+ (?:min \d+ )?s\b|, [\d,]+ per second|; [\d.]+ (?:min \d+ )?s$")
 
 
@@ -86,16 +90,17 @@ def draw(session: list[tuple[str, str]]) -> str:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     for command, output in session:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
-        console.print(Text.from_ansi(shortened(output)))
+        if output:
+            console.print(Text.from_ansi(shortened(output)))
         console.print()
 
     def export(theme: TerminalTheme) -> str:
         return console.export_svg(title="seqgen", unique_id="seqgen", theme=theme, clear=False)
 
-    light, dark = export(LIGHT), export(SVG_EXPORT_THEME)
+    light, dark = export(LIGHT), export(DARK)
     of_text, of_dark = (re.findall(r"\.seqgen-r\d+ \{[^}]*\}", one) for one in (light, dark))
     assert len(of_text) == len(of_dark), "a colour of one theme is two of the other"
-    paper, ink = SVG_EXPORT_THEME.background_color.hex, SVG_EXPORT_THEME.foreground_color.hex
+    paper, ink = DARK.background_color.hex, DARK.foreground_color.hex
     rules = [*of_dark, f".seqgen-title {{ fill: {ink} }}", f".seqgen-paper {{ fill: {paper} }}"]
     night = "\n".join(["@media (prefers-color-scheme: dark) {", *rules, "}"])
     light = re.sub(
