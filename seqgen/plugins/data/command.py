@@ -12,6 +12,7 @@ from seqgen.cli.shell.output import RecordedOutput, one_line, say
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, percentage, put_facts
 from seqgen.packages import install_command
 from seqgen.settings import DataConfig, Documents, Options, file_argument, redeclare, setting
+from seqgen.settings.options import Panel
 from seqgen.wording import first_names
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Reported(Options):
         "Report on the texts at this key of .jsonl and .json files, or in this column of tables; "
         "as in seqgen train.",
         metavar="NAME",
+        panel=Panel.TEXT,
     )
     documents: Documents = redeclare(DataConfig, "documents")
     val: str = redeclare(DataConfig, "val")
