@@ -53,8 +53,9 @@ class Invocation:
 
     def notes(self, name: str | None) -> dict[str, Any]:
         """Collect what the model of a name, or its parts, say of their figures."""
-        parts = [part for each in self.models if each.name == name for part in each.model.parts]
-        return dict(note for part in parts for note in part.notes)
+        # Models that predict labels have no such name, and no notes.
+        models = [each.model for each in self.models if getattr(each, "name", "") == name]
+        return dict(note for model in models for part in model.parts for note in part.notes)
 
     def read(self, path: Path) -> None:
         """Add an input file to the record; a model's own files are part of the model."""

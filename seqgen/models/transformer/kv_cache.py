@@ -48,7 +48,9 @@ class KVCache(State):
     end: int
     stride: int
     shared: np.ndarray | None = dataclasses.field(default=None, metadata=NOTE)
-    sharers: MutableMapping = dataclasses.field(default_factory=WeakValueDictionary, metadata=NOTE)
+    sharers: MutableMapping = dataclasses.field(
+        default_factory=WeakValueDictionary, init=False, metadata=NOTE
+    )
 
     def __post_init__(self) -> None:
         self.sharers[id(self)] = self
@@ -78,6 +80,7 @@ class KVCache(State):
             return block
 
         self._set(moved)
+        del self.sharers[id(self)]
         self.sharers = WeakValueDictionary({id(self): self})
         self.starts = [start - first for start in self.starts]
         self.end -= first
@@ -158,7 +161,10 @@ class KVCache(State):
 
     def copy(self) -> KVCache:
         shared = None if self.shared is None else self.shared.copy()
-        return dataclasses.replace(self, starts=list(self.starts), shared=shared)
+        branch = dataclasses.replace(self, starts=list(self.starts), shared=shared)
+        branch.sharers = self.sharers
+        branch.sharers[id(branch)] = branch
+        return branch
 
     @classmethod
     def cat(cls, states: Sequence[KVCache]) -> KVCache:
@@ -194,7 +200,6 @@ class KVCache(State):
             starts=[start + end - state.end for state in states for start in state.starts],
             end=end,
             shared=None,
-            sharers=WeakValueDictionary(),
         )
 
 

@@ -162,9 +162,10 @@ class SpeculativeState(State):
         )
 
     def copy(self) -> SpeculativeState:
-        # The copy and this state share the slots before the newest, and none after.
         copies = [row.copy() for row in self.without_ahead().rows]
-        return SpeculativeState(self.cache.copy(), self.drafts.copy(), copies)
+        cache = self.cache.copy()
+        cache.rewritten([])  # gets its own slots, since those after the newest are written here
+        return SpeculativeState(cache, self.drafts.copy(), copies)
 
     @classmethod
     def cat(cls, states: Sequence[SpeculativeState]) -> SpeculativeState:
