@@ -394,48 +394,6 @@ def test_rows_that_join_a_cache_take_the_places_of_those_that_left():
     assert stayed > 20
 
 
-def test_copies_of_a_cache_share_its_blocks():
-    """Only what is written after another state of the same blocks makes blocks of its own."""
-    draw, like = np.random.default_rng(0), np.zeros(0, np.float32)
-
-    def grown(state, texts):
-        more = draw.integers(1000, size=len(texts))
-        state.append(more[:, None])
-        state.keys[0][:, 0, state.end - 1, 0] = more
-        return [np.append(text, number) for text, number in zip(texts, more, strict=True)]
-
-    known, shared = [(empty_cache(3, 1, 1, 1, 4, like), [np.empty(0)] * 3)], 0
-    for _ in range(300):
-        at = int(draw.integers(len(known)))
-        state, texts = known[at]
-        verb = draw.choice(["grow", "grow", "copy", "copy", "select", "cat", "overwrite", "drop"])
-        if len(known) == 1 or (verb == "copy" and len(known) < 6):
-            known.append((state.copy(), texts))
-        elif verb == "drop":
-            del known[at]
-        elif verb == "cat" and len(texts) < 6:
-            other, more = known[at - 1]
-            known[at] = type(state).cat([state, other]), texts + more
-            del known[at - 1]
-        elif verb == "select":
-            rows = draw.integers(len(texts), size=draw.integers(1, 5))
-            known[at] = state.select(rows), [texts[row] for row in rows]
-        elif verb == "overwrite" and state.end:
-            state.rewritten(range(len(texts)))
-            state.keys[0][:, 0, : state.end, 0] += 1
-            known[at] = state, [text + 1 for text in texts]
-        elif verb == "grow":
-            before = state.keys[0]
-            known[at] = state, grown(state, texts)
-            others = [other.keys[0] for other, _ in known if other is not state]
-            shared += before is state.keys[0] and any(np.shares_memory(before, x) for x in others)
-        for state, texts in known:
-            for row, text in enumerate(texts):
-                held = state.keys[0][row, 0, state.starts[row] : state.end, 0]
-                np.testing.assert_array_equal(held, text)
-    assert shared > 10
-
-
 def test_a_cache_of_more_rows_takes_no_more_room_than_one_made_for_them():
     few, many = (empty_cache(n, 1, 1, 2, 4, np.zeros(0, np.float32)) for n in (2, 160))
     for state in (few, many):

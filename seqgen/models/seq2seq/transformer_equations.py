@@ -157,9 +157,7 @@ class ContextFromSource(AnchoredContext, FromSource):
 
     def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:
         rows = len(require_memory(memory).owners)
-        cache = super().start(rows, stride)
-        own = {f.name: getattr(cache, f.name) for f in dataclasses.fields(cache) if f.init}
-        state = MemoryCache(**own, memory=memory)
+        state = MemoryCache(**vars(super().start(rows, stride)), memory=memory)
         if self.config.decoder_start is not None:
             self.read(self.before_text(rows), state)
         return state

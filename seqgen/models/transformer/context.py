@@ -248,9 +248,8 @@ class AnchoredContext:
         The windows that sliding would come to depend on tokens alone, so they run side by side.
         What is left is full rows again, of which the next slide needs only the tokens.
         """
-        batch = tokens.shape[0]
-        state.rewritten(range(batch))
         ops, stride, window, end = self.ops, state.stride, self.window, state.end
+        batch = tokens.shape[0]
         count = min(tokens.shape[1] // stride, max(1, SKIMMED // (batch * window)))
         past = state.tokens[:, end - window : end]
         text = ops.along(1, past, tokens[:, : count * stride])  # (B, W + count S)
@@ -261,13 +260,14 @@ class AnchoredContext:
         attend = self.attending(self.attend_within, state, rows)
         features = self.features_at(windows, positions, attend)
         state.tokens[:, end - window : end] = text[:, -window:]
+        state.rewritten(range(batch))
         return features[:, window - stride :].reshape(batch, count * stride, -1)
 
     def slide(self, state: KVCache) -> None:
         """Recompute every full row from its last W - S tokens, at positions 0 on."""
         full = [r for r in range(len(state.starts)) if state.length(r) == self.window]
-        state.rewritten(full)
         start, end = state.end - (self.window - state.stride), state.end
+        state.rewritten(full)
         for row in full:
             state.starts[row] = start
         if start == end:

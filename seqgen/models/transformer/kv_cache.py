@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,9 +25,6 @@ class KVCache(State):
     `end - W` are never needed, and those before every row's start are given back when room is
     wanted.
 
-    A copy has the same blocks. The first of such states to append a token takes the slots after
-    the last one; another one gets blocks of its own before its slots are written.
-
     Attributes:
         tokens: (B, C) int64, C being the slots there are.
         keys: for each layer (B, heads, C, D).
@@ -38,7 +34,6 @@ class KVCache(State):
         stride: how many of its oldest tokens a full window drops.
         shared: (B, B) of int64, the slot before which two rows hold the same, because one was
             made from the other by `select`; None where no two are known to.
-        sharers: this state and all others with the same blocks, by identity.
     """
 
     tokens: Leaf
@@ -48,12 +43,6 @@ class KVCache(State):
     end: int
     stride: int
     shared: np.ndarray | None = dataclasses.field(default=None, metadata=NOTE)
-    sharers: MutableMapping = dataclasses.field(
-        default_factory=WeakValueDictionary, init=False, metadata=NOTE
-    )
-
-    def __post_init__(self) -> None:
-        self.sharers[id(self)] = self
 
     def length(self, row: int) -> int:
         """Count the tokens in the window of `row`."""
@@ -62,8 +51,7 @@ class KVCache(State):
     def append(self, tokens: Leaf) -> None:
         """Append tokens (B, T), whose keys and values are written later."""
         more = tokens.shape[1]
-        taken = any(other.end > self.end for other in self.sharers.values())
-        if taken or self.end + more > self.tokens.shape[1]:
+        if self.end + more > self.tokens.shape[1]:
             self._relocate(_capacity(self.end - min(self.starts) + more))
         self.tokens[:, self.end : self.end + more] = tokens
         self.end += more
@@ -80,8 +68,6 @@ class KVCache(State):
             return block
 
         self._set(moved)
-        del self.sharers[id(self)]
-        self.sharers = WeakValueDictionary({id(self): self})
         self.starts = [start - first for start in self.starts]
         self.end -= first
         if self.shared is not None:
@@ -93,9 +79,7 @@ class KVCache(State):
         self.keys, self.values = tuple(map(changed, self.keys)), tuple(map(changed, self.values))
 
     def rewritten(self, rows: Rows) -> None:
-        """Mark `rows` as no longer shared, since their slots will be overwritten."""
-        if len(self.sharers) > 1:
-            self._relocate(self.tokens.shape[1])
+        """Mark `rows` as no longer shared, since their slots are overwritten."""
         if self.shared is not None:
             rows = list(rows)
             self.shared[rows, :] = self.shared[:, rows] = 0
@@ -106,7 +90,6 @@ class KVCache(State):
         stay = all(rows[rows[row]] == rows[row] for row in moved if rows[row] < len(rows))
         fewer = len(rows) < len(self.starts) and all(a < b for a, b in pairwise(rows))
         in_place = fewer or (len(rows) == len(self.starts) and stay)
-        in_place &= len(self.sharers) < 2 or not (moved or fewer)
         capacity = self.tokens.shape[1]
         if len(rows) > len(self.starts):  # each of more rows has less room
             capacity = _capacity(self.end - min(self.starts, default=self.end) + 1)
@@ -114,7 +97,7 @@ class KVCache(State):
         if in_place:
             # Every row that is read keeps its place, or is read before another takes it.
             self._overwrite(moved, [rows[row] for row in moved])
-        if fewer and in_place:
+        if fewer:
             self._set(lambda x: x[: len(rows)])
         self.starts = [self.starts[row] for row in rows]
         self.shared = shared
@@ -160,10 +143,9 @@ class KVCache(State):
                 used[target] = used[source]
 
     def copy(self) -> KVCache:
-        shared = None if self.shared is None else self.shared.copy()
-        branch = dataclasses.replace(self, starts=list(self.starts), shared=shared)
-        branch.sharers = self.sharers
-        branch.sharers[id(branch)] = branch
+        branch = super().copy()
+        branch.starts = list(self.starts)
+        branch.shared = None if self.shared is None else self.shared.copy()
         return branch
 
     @classmethod
@@ -174,7 +156,7 @@ class KVCache(State):
         """
         end = max(state.end for state in states)
         rows = sum(len(state.starts) for state in states)
-        fits = len(states[0].sharers) < 2 and states[0].end == end < states[0].tokens.shape[1]
+        fits = states[0].end == end < states[0].tokens.shape[1]
         capacity = _capacity(end + 1)
 
         def joined(parts: Sequence[Leaf]) -> Leaf:

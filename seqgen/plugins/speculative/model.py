@@ -162,10 +162,8 @@ class SpeculativeState(State):
         )
 
     def copy(self) -> SpeculativeState:
-        copies = [row.copy() for row in self.without_ahead().rows]
-        cache = self.cache.copy()
-        cache.rewritten([])  # gets its own slots, since those after the newest are written here
-        return SpeculativeState(cache, self.drafts.copy(), copies)
+        copies = [row.copy() for row in self.rows]
+        return SpeculativeState(self.cache.copy(), self.drafts.copy(), copies)
 
     @classmethod
     def cat(cls, states: Sequence[SpeculativeState]) -> SpeculativeState:
