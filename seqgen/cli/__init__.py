@@ -130,7 +130,7 @@ def make_app(only: str | None = None) -> typer.Typer:
     )
     app.callback()(_program)
     for name, row in all_commands().items():
-        if only in (None, name) and (command := _loaded(name, only)) is not None:
+        if only in (None, name) and (command := _loaded(name, row, only)) is not None:
             if isinstance(command, typer.Typer):
                 _add_subcommands(command, name)
                 app.add_typer(command, name=name, rich_help_panel=row.panel)
@@ -142,20 +142,22 @@ def make_app(only: str | None = None) -> typer.Typer:
 def _add_subcommands(group: typer.Typer, name: str) -> None:
     """Add the commands that plugins add to a group, such as `models`."""
     known = {"", *(one.name or one.callback.__name__ for one in group.registered_commands)}
-    for whole in hooks.commands():
+    for whole, (_, row) in hooks.commands().items():
         outer, _, inner = whole.partition(" ")
-        if outer == name and inner not in known and (command := _loaded(whole, None)) is not None:
+        if outer != name or inner in known:
+            continue
+        if (command := _loaded(whole, row, None)) is not None:
             group.command(inner, cls=CommandWithHelp)(command)
 
 
-def _loaded(name: str, only: str | None) -> Any:
+def _loaded(name: str, row: Command, only: str | None) -> Any:
     """Import the function of a command; return None for a plugin's that cannot be imported.
 
     Raises:
         SeqgenError: the same, and it is the one that is called.
     """
     if name in COMMANDS:
-        return load_object(all_commands()[name].target)
+        return load_object(row.target)
     plugin, command = hooks.commands()[name]
     try:
         return plugin.load(command.target)

@@ -75,8 +75,8 @@ class ComparedModels(Options, panel=Panel.MODEL):
             return [machine.load(name, cache, Work.of_files(files)) for name in names]
         require(len(set(kinds)) == len(kinds), "--precisions has a number format twice")
         machines = [replace(machine, precision=kind) for kind in kinds]
-        each = [(one, one.load(name, cache)) for name in names for one in machines]
-        return [replace(one, title=f"{one.name} in {how.precision}") for how, one in each]
+        loaded = [(each, each.load(name, cache)) for name in names for each in machines]
+        return [replace(one, title=f"{one.name} in {each.precision}") for each, one in loaded]
 
 
 class ComparedText(PairFiles, panel=Panel.TEXT):

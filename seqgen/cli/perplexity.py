@@ -233,8 +233,9 @@ def _load(
     adapts = scoring.adaptation is not None
     if adapts or views.per_token or views.show or fit is not None:
         return [machine.load(name, cache, None if adapts else work) for name in models.names]
-    names, how = map(machine.seen, models.names), (machine.device, machine.precision, cache, work)
-    return list(chain.from_iterable(load_directions(name, *how) for name in names))
+    place, precision, names = machine.device, machine.precision, map(machine.seen, models.names)
+    each = (load_directions(name, place, precision, cache, work) for name in names)
+    return list(chain.from_iterable(each))
 
 
 def _two_sides(

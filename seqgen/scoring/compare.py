@@ -110,6 +110,8 @@ class Comparison(ShortRepr):
         high: ... to here; None where the text is one block, or has a token of probability 0.
         best: the model with the least `bits_per_byte`.
         difference: of `bits_per_byte`, to the best.
+        difference_low: the 95 % interval of `difference`, from here ...
+        difference_high: ... to here; None for the best, and where `high` is None.
         p_value: that there is no difference to the best, by paired bootstrap; None for the best.
         seconds: of training.
         tokens_per_second: in training.
@@ -134,6 +136,8 @@ class Comparison(ShortRepr):
     high: float | None
     best: str
     difference: float
+    difference_low: float | None
+    difference_high: float | None
     p_value: float | None = column("p")
     seconds: float | None = column("training", "duration")
     tokens_per_second: float | None = column("tokens/s", "count")
@@ -338,22 +342,30 @@ def rank(
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
     """
+    # (L, M), the bytes of each line, its end included
+    sizes = np.array([[len(line.encode()) for line in lines([text])] for text in texts]).T
+    bits = np.stack([score.bits for score in scores], axis=1)  # (L, M)
     totals = np.array([score.totals.bits_per_byte for score in scores])
     best = int(totals.argmin())
-    samples = bootstrap_bits_per_byte(scores, texts, seed, resamples)
+    samples = _bootstrap(bits, sizes, seed, resamples)
     ranked = []
     for i, score in enumerate(scores):
-        low, high, p = None, None, None
+        interval = of_difference = None, None
+        p = None
         if samples is not None and math.isfinite(totals[i]):
-            low, high = percentile_interval(samples[:, i])
-            p = p_value(samples[:, i] - samples[:, best]) if i != best else None
+            interval = percentile_interval(samples[:, i])
+            if i != best:
+                differences = samples[:, i] - samples[:, best]
+                of_difference, p = percentile_interval(differences), p_value(differences)
         ranked.append(
             {name: getattr(score.totals, name) for name in OF_TOTALS}
             | {
-                "low": low,
-                "high": high,
+                "low": interval[0],
+                "high": interval[1],
                 "best": models[best].name,
                 "difference": float(totals[i]) - float(totals[best]),
+                "difference_low": of_difference[0],
+                "difference_high": of_difference[1],
                 "p_value": p,
             }
         )
@@ -381,20 +393,15 @@ def _translations(
     ]
 
 
-def bootstrap_bits_per_byte(
-    scores: Sequence[LineBits], texts: Sequence[str], seed: int = 0, resamples: int = RESAMPLES
-) -> np.ndarray | None:
+def _bootstrap(bits: np.ndarray, sizes: np.ndarray, seed: int, resamples: int) -> np.ndarray | None:
     """Draw bootstrap samples (R, M) of bits per byte; None for a text of one block.
 
     Args:
-        scores: the lines of one text under each of M models.
-        texts: that text as each model reads it; not empty.
+        bits: (L, M), the bits of each line under each model.
+        sizes: (L, M), the bytes of each line as each model reads it.
         seed: of the draws.
-        resamples: R, of the text's blocks, the same for all models.
+        resamples: R.
     """
-    # (L, M), the bytes of each line, its end included
-    sizes = np.array([[len(line.encode()) for line in lines([text])] for text in texts]).T
-    bits = np.stack([score.bits for score in scores], axis=1)  # (L, M)
     blocks = group_into_blocks(sizes.max(1))
     count = int(blocks.max()) + 1
     if count < 2:

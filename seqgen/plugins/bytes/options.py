@@ -1,4 +1,4 @@
-"""Options for prompts that end inside a token, and of how many covers of a text are kept."""
+"""Options for prompts that end inside a token, and for the number of covers that are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL_COVERS = re.compile(r":bytes=all(?=[:+]|$)")
 
 
 class CoverLimit(ViewOptions, panel=Panel.MODEL):
-    """How many covers a model seen byte by byte keeps."""
+    """Limit on the number of covers that a model seen byte by byte keeps."""
 
     covers: int | None = setting(
         "Keep at most this many covers of a text with -m NAME:bytes=all.",

@@ -64,7 +64,7 @@ class WordCounts:
 
     @property
     def distinct(self) -> int:
-        """How many distinct words there are; an estimate if `share` is below 1."""
+        """Number of distinct words; an estimate if `share` is below 1."""
         return len(self.counts) if self._below == EVERY else round(self._sampled / self.share)
 
     def is_sampled(self, word: str) -> bool:

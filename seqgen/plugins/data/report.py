@@ -157,7 +157,7 @@ def data_report(text: Text, config: DataConfig, left_out: Mapping[str, str]) -> 
     split = split_text(text, facts, config, CharTokenizer)
     least = 1 if config.documents == "line" else LEAST
     held_out = None if split.val is None else overlap_of_lines(split.train, split.val, least)
-    again = _ReadAgain(text, words, copies)
+    again = _SecondPass(text, words, copies)
     report = DataReport(
         files=[str(path) for path in text.paths],
         documents=dict(_documents(text)),
@@ -268,12 +268,12 @@ class _NearCopies:
 
     @property
     def facts(self) -> dict[str, float]:
-        """How many lines were looked at, and the share of near-copies."""
+        """Number of lines examined, and the share of near-duplicates among them."""
         return {"lines": self._lines, "share": _share(self._found, self._lines)}
 
 
-class _ReadAgain:
-    """What is found when a text is read again, after its words and lines were counted.
+class _SecondPass:
+    """Facts of a second pass over a text, for which its words and lines have been counted.
 
     Attributes:
         near_copies: see `DataReport`.

@@ -18,7 +18,7 @@ from seqgen.settings import REQUIRED, Options, Panel, argument, flatten_settings
 from seqgen.wording import format_value, plural
 
 if TYPE_CHECKING:
-    from seqgen.plugins.runs.intervals import HeldOutScore
+    from seqgen.scoring.compare import Comparison
     from seqgen.store import StoredModel
 
 # Figures of runs that are compared, in this order, beside the settings that differ.
@@ -85,7 +85,7 @@ def _rows_of_results(results: Mapping[str, Mapping[str, Any]]) -> list[list[str]
     return rows
 
 
-def _scores(found: Mapping[str, StoredModel], out: Output) -> dict[str, HeldOutScore]:
+def _scores(found: Mapping[str, StoredModel], out: Output) -> dict[str, Comparison]:
     """Score the text that all models held out; empty, with a notice, if there is no such text."""
     from seqgen.plugins.runs.intervals import score_held_out
 
@@ -99,7 +99,7 @@ def _scores(found: Mapping[str, StoredModel], out: Output) -> dict[str, HeldOutS
     return scores
 
 
-def _rows_of_scores(scores: Mapping[str, HeldOutScore]) -> list[list[str]]:
+def _rows_of_scores(scores: Mapping[str, Comparison]) -> list[list[str]]:
     """Format the bits per byte of the held-out text, a row for each fact."""
     if not scores:
         return []
@@ -108,7 +108,7 @@ def _rows_of_scores(scores: Mapping[str, HeldOutScore]) -> list[list[str]]:
         ["held-out bits/byte", *(figure(one.bits_per_byte) for one in every)],
         ["95 %", *(_interval(one.low, one.high) for one in every)],
         *(
-            [title, *("best" if one.is_best else shown(one) for one in every)]
+            [title, *("best" if one.model == one.best else shown(one) for one in every)]
             for title, shown in (
                 ("difference from best", lambda one: figure(one.difference)),
                 ("95 %", lambda one: _interval(one.difference_low, one.difference_high)),

@@ -16,10 +16,10 @@ TINY = ["--model", "rnn", "--layers", "1", "--steps", "4", "--set", "validate_ev
 def runs(cli, tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
     for name, size, seed in (("a", "4", "1"), ("b", "8", "1")):
-        how = ("--hidden-size", size, "--seed", seed, "--name", name)
-        assert cli("train", tmp_path / "text.txt", *TINY, *how)[0] == 0
-    how = ("--model", "ngram", "--seed", "1", "--name", "c", "--quiet")
-    assert cli("train", tmp_path / "text.txt", *how)[0] == 0
+        settings = ("--hidden-size", size, "--seed", seed, "--name", name)
+        assert cli("train", tmp_path / "text.txt", *TINY, *settings)[0] == 0
+    settings = ("--model", "ngram", "--seed", "1", "--name", "c", "--quiet")
+    assert cli("train", tmp_path / "text.txt", *settings)[0] == 0
 
 
 def test_runs_are_compared(cli, runs, tmp_path):
@@ -58,11 +58,11 @@ def test_figures_have_the_intervals_of_compare(cli, runs):
             assert one[key] == (
                 other[key] if same else pytest.approx(other[key], rel=1e-6, abs=1e-6)
             )
-        assert one["is_best"] == (other["model"] == other["best"])
-        if not one["is_best"]:
+        assert one["model"] == other["model"]
+        if one["model"] != one["best"]:
             assert one["difference_low"] <= one["difference"] <= one["difference_high"]
             # Paired: models of one text are alike in what is hard, so less than both together.
-            best = found[[two["is_best"] for two in found].index(True)]
+            (best,) = (two for two in found if two["model"] == one["best"])
             widths = [two["high"] - two["low"] for two in (one, best)]
             assert one["difference_high"] - one["difference_low"] <= sum(widths)
     table = cli("models", "compare-runs", "a", "b", "c")[1]
@@ -74,18 +74,18 @@ def test_figures_have_the_intervals_of_compare(cli, runs):
 
 
 def test_equal_models_do_not_differ(cli, runs, tmp_path):
-    how = ("--hidden-size", "4", "--seed", "1", "--name", "again")
-    assert cli("train", tmp_path / "text.txt", *TINY, *how)[0] == 0
+    settings = ("--hidden-size", "4", "--seed", "1", "--name", "again")
+    assert cli("train", tmp_path / "text.txt", *TINY, *settings)[0] == 0
     one, other = held_out(cli, "a", "again")[0]
-    worse = other if one["is_best"] else one
+    worse = other if one["model"] == one["best"] else one
     assert [worse[key] for key in ("difference", "difference_low", "difference_high")] == [0, 0, 0]
     assert worse["p_value"] == 1
 
 
 def test_models_without_one_held_out_text_have_no_intervals(cli, runs, tmp_path):
     (tmp_path / "other.txt").write_text(TEXT.replace("cat", "cow"))
-    how = ("--model", "ngram", "--name", "other", "--quiet")
-    assert cli("train", tmp_path / "other.txt", *how)[0] == 0
+    settings = ("--model", "ngram", "--name", "other", "--quiet")
+    assert cli("train", tmp_path / "other.txt", *settings)[0] == 0
     code, out, err = cli("models", "compare-runs", "c", "other")
     assert code == 0 and "held-out" not in out and "val_bits_per_byte" in out
     assert err.startswith("no intervals: c and other hold out different texts")
