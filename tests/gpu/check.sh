@@ -20,10 +20,10 @@ for package in "${needed[@]}"; do
     "$python" -c "import $package" 2>/dev/null || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
-    # Beside the PyTorch that is there, never in its place.
-    "$python" -m venv --system-site-packages "$out/venv"
-    python="$out/venv/bin/python"
-    "$python" -m pip install -q ${WHEELS:+--no-index --find-links "$WHEELS"} "${missing[@]}"
+    # Into a folder of their own: the PyTorch that is there stays, and may be in an environment.
+    "$python" -m pip install -q --target "$out/packages" \
+        ${WHEELS:+--no-index --find-links "$WHEELS"} "${missing[@]}"
+    export PYTHONPATH="$out/packages${PYTHONPATH:+:$PYTHONPATH}"
 fi
 export PYTHONPATH="$PWD:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}"
 exec "$python" -m gpu "$out" --seconds "$seconds"

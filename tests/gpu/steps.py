@@ -78,12 +78,13 @@ def cuda_tests() -> dict[str, Any]:
     """Run the tests of CUDA, and count what came out."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+        workers = str(min(4, os.cpu_count() or 1))
+        command = [sys.executable, "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider"]
         command = [*command, f"--junitxml={report}", "tests/training/test_cuda.py"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if not report.exists():  # without pytest-xdist there is no -n
             command.remove("-n")
-            command.remove("0")
+            command.remove(workers)
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         (suite,) = Tree.parse(report).getroot().iter("testsuite")
     counts = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
@@ -250,6 +251,65 @@ def decoding(batch: int) -> dict[str, Any]:
     return {"batch": batch, **found, "ratio": found["ours"] / max(speeds) if speeds else None}
 
 
+def launches() -> dict[str, Any]:
+    """Count what a step of training and of writing starts on the device, and waits for."""
+    found: dict[str, Any] = {}
+    for kind in ("transformer 6 x 384", "lstm 2 x 512"):
+        case, device = _case(kind), choose_device(DEVICE)
+        model = model_of(case).to(device)
+        batches = training_batches(
+            case.corpus(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
+        )
+        config = TrainingConfig(
+            steps=10,
+            precision=PRECISION,
+            batch_size=case.batch_size,
+            seq_len=case.seq_len,
+            validate_every=1000,
+        )
+        found[f"training {kind}"] = _profile(
+            lambda model=model, batches=batches, config=config: Trainer(
+                model, batches, config, Hooks()
+            ).train(),
+            steps=10,
+        )
+    shape = Shape(6, 384) if HAS_GPU else Shape(1, 64)
+    tokenizer = CharTokenizer(shape.alphabet)
+    model = Transformer(gpt2(shape, tokenizer.vocab_size)).eval()
+    model = in_precision(model.to(choose_device(DEVICE)), PRECISION)
+    for batch in (1, 64):
+        run = write_texts(model, tokenizer, Texts([tokenizer.newline_id] * batch, 20))
+        found[f"writing {batch} texts"] = _profile(run, steps=20)
+    return found
+
+
+def _profile(run: Callable[[], Any], steps: int) -> dict[str, Any]:
+    """Run twice, the second time profiled; return calls and milliseconds of one step."""
+    run()
+    _wait()
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    kinds += [torch.profiler.ProfilerActivity.CUDA] if HAS_GPU else []
+    began = time.monotonic()
+    with torch.profiler.profile(activities=kinds) as profile:
+        run()
+        _wait()
+    rows = profile.key_averages()
+    of_device = {row.key: row.self_device_time_total / steps / 1e3 for row in rows}
+    of_host = {row.key: row.self_cpu_time_total / steps / 1e3 for row in rows}
+    return {
+        "profiled_ms": (time.monotonic() - began) / steps * 1e3,
+        "device_ms": sum(of_device.values()),
+        "calls": {row.key: row.count / steps for row in rows if row.key.startswith("cuda")},
+        "most_on_device": _largest(of_device),
+        "most_on_host": _largest(of_host),
+    }
+
+
+def _largest(milliseconds: dict[str, float]) -> dict[str, float]:
+    largest = sorted(milliseconds, key=lambda name: -milliseconds[name])[:10]
+    return {name[:60]: round(milliseconds[name], 4) for name in largest if milliseconds[name]}
+
+
 def _best_speed(run: Callable[[], int]) -> float:
     run()  # which sets up and compiles
     best = 0.0
@@ -327,6 +387,7 @@ STEPS = [
     Step("training lstm 2 x 512", partial(training_speed, "lstm 2 x 512"), 20, 100),
     Step("decoding 1 text", partial(decoding, 1), 15, 60),
     Step("decoding 64 texts", partial(decoding, 64), 15, 60),
+    Step("launches and waits", launches, 20, 60),
     Step("resuming and texts", resuming_and_texts, 30, 150),
     Step("tests of CUDA", cuda_tests, 60, 240),
     Step("training transformer 12 x 768", partial(training_speed, "transformer 12 x 768"), 30, 120),

@@ -24,6 +24,8 @@ def test_a_step_finds_figures(name):
         assert all(row["least"] <= row["tokens_per_second"] for row in found["ours"].values())
     elif name.startswith("decoding"):
         assert found["ours"] > 0
+    elif name.startswith("launches"):
+        assert all(row["most_on_host"] for row in found.values())
     elif name.startswith("resuming"):
         for kind in ("lstm", "transformer"):
             assert found[f"{kind}, resumed weights equal"]
