@@ -195,6 +195,9 @@ class Plugin:
         views: of a loaded language model, by what follows its name in `-m NAME:VIEW` or
             `-m NAME:VIEW=OPTION`. Each is called with the `seqgen.store.loaded.LoadedModel` and the
             option, "" for none, and returns another.
+        device_steps: functions that are called with each torch model (`seqgen.models.base`) that
+            is loaded to another device than the CPU. They may replace its `step` by one that gives
+            the same logits in less time.
     """
 
     version: int = VERSION
@@ -216,6 +219,7 @@ class Plugin:
     routes: Mapping[str, Route] = field(default_factory=dict)
     chat_models: tuple[str, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict)
+    device_steps: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Check the type of each field.
@@ -584,3 +588,9 @@ def listeners() -> list[tuple[str, Any]]:
 def sections() -> list[Any]:
     """Load the sections of a report that plugins add."""
     return [section for _, section in _load_field("sections")]
+
+
+def speed_up_steps(model: Any) -> None:
+    """Let plugins replace the step of a torch model on a device; see `Plugin.device_steps`."""
+    for _, replace_step in _load_field("device_steps"):
+        replace_step(model)

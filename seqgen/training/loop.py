@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seqgen import ranks
 from seqgen.engines.arrays import products_in_use
-from seqgen.engines.precision import restored_randomness, step_arithmetic
+from seqgen.engines.precision import read_later, restored_randomness, step_arithmetic
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.deferred_init import DeferredModel, lend_memory
 from seqgen.models.mixture.members import Members, members_of
@@ -87,6 +87,7 @@ class Trainer:
         shards = unfilled and Shards(self.objective, unfilled, whole, writes)
         self.parallel = Parallel(self.objective, shards)
         self.threads = self._threads()
+        self._members_parameters = [[*one.parameters()] for one in members_of(model)]
         self.rule = UpdateRule(model, config)
         self.average = Average(model, config.ema) if config.ema else None
         self._steps_per_epoch = batches.steps_per_epoch
@@ -244,13 +245,14 @@ class Trainer:
             total = self._add_gradients(batch, progress)
         self.parallel.add_up_others()
         with self.hooks.listener.updating(self.run, batch):
-            each = [clip_gradients(one.parameters(), self.config) for one in members_of(self.model)]
-            norm = torch.stack(each).max()
+            each = [clip_gradients(own, self.config) for own in self._members_parameters]
+            figures = read_later(total, torch.stack(each).max())
             self.rule.step(self.rate(progress.share, progress.step))
         self.objective.end_step()
         if self.average is not None:
             self.average.update(progress.step)
-        return ranks.total(total.item()), norm.item(), batch.count
+        loss, norm = figures()
+        return ranks.total(loss), norm, batch.count
 
     def _add_gradients(self, batch: Batch, progress: StepProgress) -> Tensor:
         """Accumulate the gradients of this rank's rows; return their share of the loss."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -68,6 +69,11 @@ class Objective(nn.Module):
         self._name = phase.regime
         return self.current(rows, replace(progress, share=within_phase))
 
+    @functools.cached_property
+    def _all_parameters(self) -> list[nn.Parameter]:
+        """Parameters of the model and the regimes; listing them takes a while in every step."""
+        return [*self.parameters()]
+
     @property
     def current(self) -> Regime:
         """Regime of the last training step; before the first step, the first regime."""
@@ -75,7 +81,7 @@ class Objective(nn.Module):
 
     def begin_step(self) -> None:
         """Clear gradients and logged figures of the previous step."""
-        for parameter in self.parameters():
+        for parameter in self._all_parameters:
             parameter.grad = None
         for regime in self.regimes.values():
             regime.begin_step()

@@ -73,7 +73,7 @@ def test_a_mixture(home, capsys):
         train = ["train", home / "text.txt", "--model", "ngram", "--name", name, "--device", "cuda"]
         seqgen(capsys, *train, "--set", f"order={2 + (name == 'b')}")
     seqgen(capsys, "sample", "the", "-m", "a+b", "--seed", 1, "--max-tokens", 9, "--device", "cuda")
-    seqgen(capsys, "perplexity", "-m", "a+b", "--fit", "--device", "cuda")
+    seqgen(capsys, "perplexity", "-m", "a+b", "--fit", home / "text.txt", "--device", "cuda")
 
 
 def test_compiled_steps_learn_what_plain_ones_do(home, capsys):

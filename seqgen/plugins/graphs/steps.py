@@ -1,0 +1,178 @@
+"""One-token steps of a transformer with fixed shapes, captured as CUDA graphs and replayed.
+
+A step of a small transformer starts some fifty kernels, and starting them takes several times as
+long as the GPU computes. A CUDA graph starts all of them in one call, but does the same to the same
+memory every time. So a `FixedStep` computes over all slots of a cache, with a mask for those that
+no token has yet, and reads the number of the newest slot from the device.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqgen.models.base import require_no_graph
+from seqgen.models.transformer.context import AnchoredContext
+from seqgen.models.transformer.model import Transformer
+
+if TYPE_CHECKING:
+    from seqgen.models.base import TorchModel
+    from seqgen.models.transformer.kv_cache import KVCache
+
+# A cache whose blocks have stayed in place for so many steps probably stays longer. Capturing a
+# graph takes as long as ten steps without one.
+STEPS_BEFORE_CAPTURE = 4
+# A graph of more rows than twice those of a step would compute too much for nothing.
+MOST_ROWS_PER_ROW = 2
+
+
+class FixedStep:
+    """A step of one token per row over all slots of a cache, whose shapes never change.
+
+    Attributes:
+        rows: B, of the cache; a step may have fewer.
+        logits: (B, V) after the last step.
+
+    Args:
+        model: in evaluation mode.
+        state: a cache with room for another token.
+    """
+
+    def __init__(self, model: Transformer, state: KVCache) -> None:
+        self.model, self.rows, self.slots = model, len(state.starts), state.tokens.shape[1]
+        self.blocks = state.tokens, state.keys, state.values
+        # The newest slot, then the first slot and the token of each row.
+        self.given = torch.zeros(1 + 2 * self.rows, dtype=torch.int64, device=model.device)
+        self.logits = model.like.new_empty(0)
+
+    def give(self, tokens: Sequence[int], starts: Sequence[int], slot: int) -> None:
+        """Copy what differs from step to step to the device.
+
+        Rows that a step does not have read token 0 into a window of one token.
+
+        Args:
+            tokens: of each row that the step has.
+            starts: the first slot of each row's window.
+            slot: where the tokens go.
+        """
+        spare = self.rows - len(tokens)
+        numbers = [slot, *starts, *[slot] * spare, *tokens, *[0] * spare]
+        self.given.copy_(torch.tensor(numbers))
+
+    def compute(self) -> None:
+        """Read the given tokens into the cache, and compute the logits after them."""
+        slot, starts = self.given[:1], self.given[1 : 1 + self.rows]
+        tokens = self.given[1 + self.rows :, None]  # (B, 1)
+        seen = self._seen(slot, starts)
+        ids, keys, values = self.blocks
+        ids.index_copy_(1, slot, tokens)
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            keys[layer].index_copy_(2, slot, k)
+            values[layer].index_copy_(2, slot, v)
+            visible = seen[self.model.config.span(layer)]
+            return self.model.attend_to_past(q, keys[layer], values[layer], visible)
+
+        features = self.model.features_at(tokens, (slot - starts)[:, None], attend)
+        self.logits = self.model.logits(features, tokens, None)[:, -1]
+
+    def _seen(self, slot: Tensor, starts: Tensor) -> dict[int | None, Tensor]:
+        """Compute which slots each row sees, (B, 1, 1, C), for every span of the layers."""
+        config, places = self.model.config, torch.arange(self.slots, device=slot.device)
+        own = (places >= starts[:, None]) & (places <= slot)  # (B, C)
+        spans = {config.span(layer) for layer in range(config.num_layers)}
+        seen = {span: own if span is None else own & (places > slot - span) for span in spans}
+        return {span: each[:, None, None] for span, each in seen.items()}
+
+
+class CapturedStep(FixedStep):
+    """A `FixedStep` as a CUDA graph.
+
+    Args:
+        model: in evaluation mode, on a CUDA device.
+        state: a cache with room for another token.
+    """
+
+    def __init__(self, model: Transformer, state: KVCache) -> None:
+        super().__init__(model, state)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            # Libraries allocate memory and choose kernels in their first call, which must not be
+            # captured. It writes to the next slot, which the first replay writes to again.
+            self.give([0] * self.rows, [state.end] * self.rows, state.end)
+            self.compute()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.compute()
+
+    def run(self, tokens: Sequence[int], state: KVCache) -> np.ndarray:
+        """Replay the step for the rows of a cache that lies in this graph's blocks."""
+        self.give(tokens, state.starts, state.end)
+        self.graph.replay()
+        state.end += 1
+        return self.logits[: len(tokens)].cpu().numpy()
+
+
+class ReplayedSteps:
+    """The step of a model: by a graph where its cache has one, as it was otherwise.
+
+    Args:
+        model: a transformer on a CUDA device, whose weights stay where they are.
+    """
+
+    kind = CapturedStep
+
+    def __init__(self, model: Transformer) -> None:
+        self.model, self.plain = model, model.step
+        self.graph: CapturedStep | None = None
+        self._weight = model.like.data_ptr()
+        self._place: tuple[int, ...] = ()
+        self._same_place = 0
+        self._cleared = weakref.ref(model.like)
+
+    def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
+        """Feed one token per row to the model; see `InferenceModel.step`."""
+        if not self._can_replay(state):
+            return self.plain(tokens, state)
+        place = (state.tokens.shape[1], *(x.data_ptr() for x in state.tensors()))
+        if place != self._place:
+            self._place, self._same_place, self.graph = place, 0, None
+        self._same_place += 1
+        rows = len(state.starts)
+        if self.graph is not None and not rows <= self.graph.rows <= MOST_ROWS_PER_ROW * rows:
+            self.graph, self._same_place = None, 0
+        if self._same_place <= STEPS_BEFORE_CAPTURE:
+            return self.plain(tokens, state)
+        require_no_graph(state)
+        self._clear(state)
+        if self.graph is None:
+            self.graph = self.kind(self.model, state)
+        return self.graph.run(tokens, state), state
+
+    def _can_replay(self, state: KVCache) -> bool:
+        """Check that a step only writes to a slot that there is, with the weights of the graph."""
+        room = state.end < state.tokens.shape[1] and not state.is_of_arrays
+        full = state.end - min(state.starts, default=0) >= self.model.window
+        plain = not (self.model.training or torch.is_grad_enabled())
+        return room and not full and plain and self.model.like.data_ptr() == self._weight
+
+    def _clear(self, state: KVCache) -> None:
+        """Zero the slots that no token has yet: a weight of 0 times NaN would be NaN."""
+        if self._cleared() is not state.keys[0]:
+            for block in (*state.keys, *state.values):
+                block[:, :, state.end :] = 0
+            self._cleared = weakref.ref(state.keys[0])
+
+
+def replay_steps(model: TorchModel) -> None:
+    """Have a transformer on a CUDA device replay its steps; leave other models as they are."""
+    alone = isinstance(model, Transformer) and type(model).attending is AnchoredContext.attending
+    if alone and model.device.type == "cuda":
+        model.step = ReplayedSteps(model).step
