@@ -32,7 +32,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from seqgen import __version__
 from seqgen.errors import UsageError
@@ -42,7 +42,6 @@ VERSION = 1
 GROUP = "seqgen.plugins"
 # What installs this package, whose name differs.
 DISTRIBUTION = "seqgen-lm"
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -196,8 +195,8 @@ class Plugin:
             `-m NAME:VIEW=OPTION`. Each is called with the `seqgen.store.loaded.LoadedModel` and the
             option, "" for none, and returns another.
         device_steps: functions that are called with each torch model (`seqgen.models.base`) that
-            is loaded to another device than the CPU. They may replace its `step` by one that gives
-            the same logits in less time.
+            is loaded, on its device. They may replace its `step` by one that gives the same logits
+            in less time there.
     """
 
     version: int = VERSION
@@ -420,16 +419,14 @@ def _import_plugin(module: str) -> tuple[Plugin | None, str]:
 @functools.cache
 def commands() -> Mapping[str, tuple[InstalledPlugin, Command]]:
     """Collect the commands of all plugins by name; the first of a name counts."""
-    return _collect_by_name("command", ((one, one.plugin.commands) for one in plugins()))
+    return _collect_by_name("command", "commands")
 
 
-def _collect_by_name(
-    noun: str, added: Iterable[tuple[InstalledPlugin, Mapping[str, Row]]]
-) -> dict[str, tuple[InstalledPlugin, Row]]:
-    """Collect plugin objects by name, each with its plugin; the first of a name counts."""
-    found: dict[str, tuple[InstalledPlugin, Row]] = {}
-    for one, rows in added:
-        for name, row in rows.items():
+def _collect_by_name(noun: str, field: str) -> dict[str, tuple[InstalledPlugin, Any]]:
+    """Collect what a field of all plugins has, by name, each with its plugin; see `commands`."""
+    found: dict[str, tuple[InstalledPlugin, Any]] = {}
+    for one in plugins():
+        for name, row in getattr(one.plugin, field).items():
             if name in found:
                 other = found[name][0].name
                 note_problem(
@@ -503,27 +500,25 @@ def options(place: str) -> dict[str, Any]:
 @functools.cache
 def formats() -> Mapping[str, tuple[InstalledPlugin, ModelFormat]]:
     """Collect the model formats of all plugins by name; the first of a name counts."""
-    return _collect_by_name("format", ((one, one.plugin.formats) for one in plugins()))
+    return _collect_by_name("format", "formats")
 
 
 @functools.cache
 def model_sources() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the sources of models by the prefix of their addresses: plugin and target."""
-    return _collect_by_name(
-        "source of models", ((one, one.plugin.model_sources) for one in plugins())
-    )
+    return _collect_by_name("source of models", "model_sources")
 
 
 @functools.cache
 def tokenizers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the tokenizer kinds of all plugins: by kind, the plugin and its class target."""
-    return _collect_by_name("tokenizer", ((one, one.plugin.tokenizers) for one in plugins()))
+    return _collect_by_name("tokenizer", "tokenizers")
 
 
 @functools.cache
 def stored_tokenizers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the plugins' tokenizer kinds that only stored models use, by kind."""
-    return _collect_by_name("tokenizer", ((one, one.plugin.stored_tokenizers) for one in plugins()))
+    return _collect_by_name("tokenizer", "stored_tokenizers")
 
 
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
@@ -533,7 +528,7 @@ def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
 
 def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the plugins' document readers by file ending: plugin and target."""
-    return _collect_by_name("reader of", ((one, one.plugin.document_readers) for one in plugins()))
+    return _collect_by_name("reader of", "document_readers")
 
 
 def datasets() -> list[Any]:
@@ -561,12 +556,12 @@ def load_method(kind: str, name: str, option: str = "") -> Any:
 
 def record_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the plugins' readers of tables by file ending: plugin and target."""
-    return _collect_by_name("reader of", ((one, one.plugin.record_readers) for one in plugins()))
+    return _collect_by_name("reader of", "record_readers")
 
 
 def routes() -> Mapping[str, tuple[InstalledPlugin, Route]]:
     """Collect the addresses that plugins add to `seqgen serve`, by path."""
-    return _collect_by_name("route", ((one, one.plugin.routes) for one in plugins()))
+    return _collect_by_name("route", "routes")
 
 
 def chat_model() -> Any | None:
@@ -577,7 +572,7 @@ def chat_model() -> Any | None:
 @functools.cache
 def views() -> Mapping[str, tuple[InstalledPlugin, str]]:
     """Collect the views of loaded models by name: plugin and target."""
-    return _collect_by_name("view", ((one, one.plugin.views) for one in plugins()))
+    return _collect_by_name("view", "views")
 
 
 def listeners() -> list[tuple[str, Any]]:
@@ -591,6 +586,6 @@ def sections() -> list[Any]:
 
 
 def speed_up_steps(model: Any) -> None:
-    """Let plugins replace the step of a torch model on a device; see `Plugin.device_steps`."""
+    """Let plugins replace the step of a torch model; see `Plugin.device_steps`."""
     for _, replace_step in _load_field("device_steps"):
         replace_step(model)

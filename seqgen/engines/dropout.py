@@ -125,9 +125,6 @@ class Dropout(nn.Module):
             return None
         return scaled_mask((rows, 1, width), self.p, like)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}, shared={self.shared}"
-
 
 class WordDropout(nn.Module):
     """Embedding dropout: zeroes all occurrences of a token with probability p per call.
@@ -144,9 +141,6 @@ class WordDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         return apply_mask(x, scaled_mask((self.vocab_size, 1), self.p, x, None)[tokens])
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
 
 
 def apply_mask(x: Tensor, mask: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -158,20 +158,3 @@ def kernel_arithmetic(device: torch.device) -> AbstractContextManager:
 def restored_randomness(device: torch.device) -> AbstractContextManager:
     """Return a context that restores the random state of the CPU and of `device` at its end."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-
-def read_later(*numbers: Tensor) -> Callable[[], list[float]]:
-    """Return a function that reads numbers from their device, where later work may go on.
-
-    On CUDA, copying them begins at once, and the function waits for that alone.
-    """
-    if numbers[0].device.type != "cuda":
-        return lambda: [number.item() for number in numbers]
-    copied, event = [x.to("cpu", non_blocking=True) for x in numbers], torch.cuda.Event()
-    event.record()
-
-    def read() -> list[float]:
-        event.synchronize()
-        return [number.item() for number in copied]
-
-    return read

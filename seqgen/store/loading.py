@@ -215,8 +215,7 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     loaded = _assembled(stored, *stored.load())
     choose_products(device)
     loaded = replace(loaded, model=in_precision(loaded.model.to(device), precision))
-    if device.type != "cpu":
-        hooks.speed_up_steps(loaded.model)
+    hooks.speed_up_steps(loaded.model)
     return _viewed(loaded)
 
 

@@ -16,8 +16,9 @@ from torch.autograd.function import once_differentiable
 
 from seqgen.engines.fast_layers import linear
 
-# The loss is computed in pieces from so many logits on, each of at most so many.
-LEAST_LOGITS, PIECE = 1 << 22, 1 << 22
+# The loss is computed in pieces from so many logits on, each of at most so many. On a GPU a piece
+# is larger: adding to the gradient of W takes as long as a small one.
+LEAST_LOGITS, PIECE, PIECE_ON_GPU = 1 << 22, 1 << 22, 1 << 27
 
 
 def cross_entropy_in_pieces(
@@ -58,7 +59,7 @@ class _CrossEntropy(Function):
         matrix, vector = weight.to(kind), None if bias is None else bias.to(kind)
         minimised = features.new_zeros((), dtype=wide)
         nats = minimised.clone()
-        rows = max(1, PIECE // len(weight))
+        rows = max(1, (PIECE if features.device.type == "cpu" else PIECE_ON_GPU) // len(weight))
         with torch.autocast(features.device.type, enabled=False):
             for begin in range(0, len(features), rows):
                 piece = slice(begin, begin + rows)

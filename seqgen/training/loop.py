@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seqgen import ranks
 from seqgen.engines.arrays import products_in_use
-from seqgen.engines.precision import read_later, restored_randomness, step_arithmetic
+from seqgen.engines.precision import restored_randomness, step_arithmetic
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.deferred_init import DeferredModel, lend_memory
 from seqgen.models.mixture.members import Members, members_of
@@ -246,13 +246,12 @@ class Trainer:
         self.parallel.add_up_others()
         with self.hooks.listener.updating(self.run, batch):
             each = [clip_gradients(own, self.config) for own in self._members_parameters]
-            figures = read_later(total, torch.stack(each).max())
+            norm = torch.stack(each).max()
             self.rule.step(self.rate(progress.share, progress.step))
         self.objective.end_step()
         if self.average is not None:
             self.average.update(progress.step)
-        loss, norm = figures()
-        return ranks.total(loss), norm, batch.count
+        return ranks.total(total.item()), norm.item(), batch.count
 
     def _add_gradients(self, batch: Batch, progress: StepProgress) -> Tensor:
         """Accumulate the gradients of this rank's rows; return their share of the loss."""

@@ -107,7 +107,4 @@ class Objective(nn.Module):
 
     def parts(self) -> dict[str, CheckpointPart]:
         """Collect the checkpoint parts of the regimes by name, such as a discriminator."""
-        parts: dict[str, CheckpointPart] = {}
-        for regime in self.regimes.values():
-            parts |= regime.parts()
-        return parts
+        return {name: part for r in self.regimes.values() for name, part in r.parts().items()}

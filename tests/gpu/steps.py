@@ -312,8 +312,7 @@ def _largest(milliseconds: dict[str, float]) -> dict[str, float]:
 def _on_device(model: Transformer) -> Transformer:
     """Move a model to the device, as loading a stored one does."""
     model = in_precision(model.to(choose_device(DEVICE)), PRECISION)
-    if HAS_GPU:
-        hooks.speed_up_steps(model)
+    hooks.speed_up_steps(model)
     return model
 
 

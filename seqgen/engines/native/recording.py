@@ -26,7 +26,6 @@ NAMES = (
 )
 SUM, MOST, PRODUCT, ATTEND, SOURCE = range(len(NAMES), len(NAMES) + 5)
 CODES = {name: code for code, name in enumerate(NAMES)} | {"erf (vectorized)": NAMES.index("erf")}
-COPY = CODES["positive"]
 REDUCTIONS = {np.add: SUM, np.maximum: MOST}
 FLOAT = 4
 # `buffer`, `operand` and `instruction` of the library.

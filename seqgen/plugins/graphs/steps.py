@@ -8,6 +8,7 @@ no token has yet, and reads the number of the newest slot from the device.
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -121,33 +122,35 @@ class CapturedStep(FixedStep):
 
 
 class ReplayedSteps:
-    """The step of a model: by a graph where its cache has one, as it was otherwise.
+    """The step of a model: by a graph where its cache stays in place, else as its class has it.
 
     Args:
-        model: a transformer on a CUDA device, whose weights stay where they are.
+        model: a transformer on a CUDA device.
     """
 
     kind = CapturedStep
 
     def __init__(self, model: Transformer) -> None:
-        self.model, self.plain = model, model.step
+        self.model = model
         self.graph: CapturedStep | None = None
-        self._weight = model.like.data_ptr()
         self._place: tuple[int, ...] = ()
         self._same_place = 0
-        self._cleared = weakref.ref(model.like)
+        self._cleared: weakref.ref[Tensor] | None = None
+
+    def __deepcopy__(self, memo: dict[int, object]) -> ReplayedSteps:
+        return type(self)(copy.deepcopy(self.model, memo))
 
     def step(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
         """Feed one token per row to the model; see `InferenceModel.step`."""
         if not self._can_replay(state):
             return self.plain(tokens, state)
-        place = (state.tokens.shape[1], *(x.data_ptr() for x in state.tensors()))
+        place = self._place_of(state)
         if place != self._place:
             self._place, self._same_place, self.graph = place, 0, None
-        self._same_place += 1
         rows = len(state.starts)
         if self.graph is not None and not rows <= self.graph.rows <= MOST_ROWS_PER_ROW * rows:
-            self.graph, self._same_place = None, 0
+            self._same_place, self.graph = 0, None
+        self._same_place += 1
         if self._same_place <= STEPS_BEFORE_CAPTURE:
             return self.plain(tokens, state)
         require_no_graph(state)
@@ -156,16 +159,27 @@ class ReplayedSteps:
             self.graph = self.kind(self.model, state)
         return self.graph.run(tokens, state), state
 
+    def plain(self, tokens: Sequence[int], state: KVCache) -> tuple[np.ndarray, KVCache]:
+        """Take the step of the model's class."""
+        return type(self.model).step(self.model, tokens, state)
+
     def _can_replay(self, state: KVCache) -> bool:
-        """Check that a step only writes to a slot that there is, with the weights of the graph."""
+        """Check that the next token has a slot and no row's window is full."""
         room = state.end < state.tokens.shape[1] and not state.is_of_arrays
         full = state.end - min(state.starts, default=0) >= self.model.window
-        plain = not (self.model.training or torch.is_grad_enabled())
-        return room and not full and plain and self.model.like.data_ptr() == self._weight
+        return room and not full and not self.model.training and not torch.is_grad_enabled()
+
+    def _place_of(self, state: KVCache) -> tuple[int, ...]:
+        """List what a graph depends on: the slots, and where weights and blocks lie.
+
+        A graph holds its blocks, so that no others can lie where they do.
+        """
+        blocks = self.model.like, *state.tensors()
+        return state.tokens.shape[1], *(block.data_ptr() for block in blocks)
 
     def _clear(self, state: KVCache) -> None:
         """Zero the slots that no token has yet: a weight of 0 times NaN would be NaN."""
-        if self._cleared() is not state.keys[0]:
+        if self._cleared is None or self._cleared() is not state.keys[0]:
             for block in (*state.keys, *state.values):
                 block[:, :, state.end :] = 0
             self._cleared = weakref.ref(state.keys[0])
