@@ -51,7 +51,7 @@ def load(
     Args:
         name: a name, a path, or "latest" or None for the latest written.
         device: auto, cpu, cuda or mps.
-        precision: "auto" is float32.
+        precision: "auto" is float32, or what an imported model's weights are in on a CPU.
         cache: a continuous cache to put beside it, such as `CacheConfig(500)`.
 
     Raises:
@@ -61,7 +61,10 @@ def load(
     from seqgen.scoring import api
     from seqgen.store import loading
 
-    return api.Model(loading.load(name, device, precision, cache))
+    stored = loading.find_all(name)
+    reduced = any(part.reduced_types for part in loading.parts_of(stored))
+    work = loading.Work(lasting=True) if reduced else None
+    return api.Model(loading.load(stored, device, precision, cache, work))
 
 
 def train(

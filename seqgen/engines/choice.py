@@ -6,7 +6,8 @@ without loading PyTorch, which takes a second or more. Both give the same text, 
 log-probabilities within 1e-5.
 
 A command's model (`choose_engine`) is run over arrays unless a rule speaks for PyTorch:
-1. The caller asks for a torch module: training, and the Python API.
+1. The caller asks for a torch module: training, and the Python API unless a model's weights are in
+   fewer bits than float32, which PyTorch would convert.
 2. It is to compute on another device than the CPU, or in another precision than its own.
 3. Its work is large: it reads more than `MOST_READ` tokens, or writes more than that many in more
    than `MOST_TEXTS` texts side by side.

@@ -113,9 +113,8 @@ def in_precision(model: nn.Module, precision: Precision) -> nn.Module:
     have it get bf16 numbers everywhere, and keep float32 for int8 and int4. So does a CPU without
     oneDNN.
     """
-    quantizes = model.device.type == "cpu" and getattr(model, "quantizable", False)
-    quantizes = quantizes and (precision != "bf16" or has_packed())
-    if precision in QUANTIZED and quantizes:
+    quantizable = getattr(model, "quantizable", False) and (precision != "bf16" or has_packed())
+    if precision in QUANTIZED and quantizable and model.device.type == "cpu":
         model.quantize(precision)
         return model
     return model.to(torch.bfloat16 if precision == "bf16" else parameter_type(precision))

@@ -10,6 +10,7 @@ from hf_models import checkpoint
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+import seqgen
 from seqgen import store
 from seqgen.cli import run
 from seqgen.engines.blocks import BlockMatrix
@@ -138,6 +139,10 @@ def test_logits_are_those_of_the_dequantized_numbers(kind, plain, tmp_path, monk
     assert record["weights"] == (["Q4_K", "Q6_K", "Q8_0"] if kind == "mixed" else [kind])
     assert run(["models", "show", "m"]) == 0
     assert f"weights     {record['weights'][0]}" in capsys.readouterr().out
+    # From Python nothing is converted, either.
+    reduced, whole = seqgen.load("m").loaded.model, seqgen.load("f32").loaded.model
+    np.testing.assert_array_equal(reduced(IDS)[0], ours)
+    assert isinstance(whole, torch.nn.Module)
 
 
 def test_a_matrix_of_one_file_type_is_stored_byte_for_byte(plain, tmp_path, monkeypatch):
