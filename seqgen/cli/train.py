@@ -117,7 +117,7 @@ def train(
 
     data = files.named(run.data_option)
     settings = recipe.settings(machine)
-    given = {**settings, **recipe.kind.asked, "name": run.name, "data": data}
+    given = {**settings, **recipe.asked, "name": run.name, "data": data}
     if any(group.print_instead(given, out) for group in added.groups):
         return
     resumed = run.resumed

@@ -445,7 +445,7 @@ def prepare_run(
     divided may fit nowhere as a whole.
     """
     request = import_origin(request, report)
-    plan = _checked_plan(request, check)
+    plan = checked_plan(request, check)
     prepared, plan = prepare_plan(plan, request, report)
     if request.adds_ngrams and plan.origin is None:
         named = request.architecture is not None
@@ -453,7 +453,7 @@ def prepare_run(
     deadline = trial_deadline(plan.training)
     wants_other = request.chooses_translator
     if wants_other and not (tries and suits_transformer(plan, prepared, device, deadline)):
-        other = _checked_plan(replace(request, architecture="seq2seq"), check)
+        other = checked_plan(replace(request, architecture="seq2seq"), check)
         plan = replace(other, data=plan.data).for_text(prepared.read_tokens)
     if request.parameters is not None:
         plan = solve_width(plan, prepared, request.parameters, device)
@@ -489,7 +489,7 @@ def import_origin(request: RunRequest, report: Report) -> RunRequest:
     return replace(request, settings=settings)
 
 
-def _checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
+def checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
     """Make and check the plan before any data is read."""
     plan = request.plan()
     check_members(plan.row, plan.training, plan.task)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from helpers_cli import needs, records, refusal
@@ -74,6 +77,54 @@ def test_the_jobs_of_members_are_networks_to_be_mixed(capsys, text):
     assert [store.find(f"ens-{number}").digest for number in (1, 2, 3)] == digests
     (mixed,) = records(capsys, "mix", "ens-1", "ens-2", "ens-3", "--name", "ens")
     assert mixed["parts"] == ["ens-1", "ens-2", "ens-3"]
+
+
+def members(text, *more):
+    return ("train", text, "--members", "2", "--model", "gru", "--name", "m", "--seed", "1", *more)
+
+
+def test_overwrite_is_for_the_mixture_of_the_members(capsys, text):
+    asked = members(text, "--overwrite", "--steps", "2", *SHAPE)
+    said = "2 jobs; when all have ended: seqgen mix m-1 m-2 --name m --overwrite\n"
+    assert run([*asked, "--print-jobs"]) == 0
+    assert capsys.readouterr().err == said
+    for job in jobs(capsys, *asked, "--quiet"):
+        assert "--overwrite" not in job
+        assert run(job) == 0
+    said = refusal(capsys, *asked, "--print-jobs")  # the jobs would do nothing
+    assert "m-1, m-2 exist already" in said
+    assert said.endswith("first run: seqgen models remove m-1 m-2")
+    assert run(["models", "remove", "m-1", "m-2", "--yes"]) == 0
+    assert len(jobs(capsys, *asked)) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "more", "said"),
+    [
+        ("a text.txt", "ngram", (), "--members is for networks, which ngram is not"),
+        ("a text.txt", "gru", ("--hidden-size", "0"), "--hidden-size"),
+        ("a text.txt", "gru", ("--set", "hiddn_size=4"), "did you mean"),
+        ("a text.txt", "gru", ("--init-from", "nosuch"), "no model"),
+        ("no.txt", "gru", (), "there is no file no.txt"),
+    ],
+)
+def test_members_that_could_not_be_trained_are_no_jobs(capsys, text, data, model, more, said):
+    asked = [model if word == "gru" else word for word in members(data, *more)]
+    for flags in (["--print-jobs"], []):
+        assert said in refusal(capsys, *asked, *flags)
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
+def test_a_job_is_a_line_whatever_its_words_contain(capsys, text):
+    name = str(Path(text).rename("it's\na \\ \x1b[1m\x85text.txt"))
+    for asked in (["sweep", name, *SWEEP], members(name, "--steps", "2")):
+        capsys.readouterr()
+        assert run([*asked, "--print-jobs"]) == 0
+        (first, *_), count = (out := capsys.readouterr().out).splitlines(), out.count("\n")
+        assert count == (4 if asked[0] == "sweep" else 2) and "\x1b" not in out
+        shell = f"seqgen() {{ printf '%s\\0' \"$@\"; }}; {first}"
+        words = subprocess.run(["bash", "-c", shell], capture_output=True, check=True).stdout
+        assert os.fsencode(name) in words.split(b"\0")
 
 
 def test_a_run_that_continues_is_the_run_that_never_stopped(capsys, text):
