@@ -424,14 +424,14 @@ def _blocks(path: Path, size: int | None = None) -> Iterator[bytes]:
     size = size or CHUNK_BYTES
     suffix = path.suffix.lower()
     if suffix == ".zst":
-        yield from joined_blocks(_zstd_pieces(path), size)
+        yield from joined_blocks(zstd_pieces(path), size)
         return
     opened = {".gz": gzip.open, ".xz": lzma.open}.get(suffix, Path.open)
     with opened(path, "rb") as file:
         yield from iter(lambda: file.read(size), b"")
 
 
-def _zstd_pieces(path: Path) -> Iterator[bytes]:
+def zstd_pieces(path: Path) -> Iterator[bytes]:
     """Decompress a Zstandard file in pieces of at most 32 MB."""
     require_packages(str(path), "zstandard")
     import zstandard

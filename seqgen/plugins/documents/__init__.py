@@ -8,7 +8,7 @@ from __future__ import annotations
 from seqgen.hooks import Plugin
 
 DOCUMENTS = (".pdf", ".docx", ".odt", ".epub", ".rtf", ".html", ".htm", ".xhtml")
-ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2")
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst", ".tzst")
 
 PLUGIN = Plugin(
     document_readers={

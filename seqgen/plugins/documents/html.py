@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from typing import IO
 
@@ -25,6 +26,8 @@ _ENCODING = re.compile(
 )
 _DECLARED_WITHIN = 2048
 _SPACES = re.compile(r"[ \t\n\r\f]+")
+_COMMENT = re.compile(r"<!--(?:-?>|.*?--(?:!|\s*)>)", re.DOTALL)
+_MARKUP = re.compile(r"<[a-zA-Z/!?]")
 
 
 def read_html(file: IO[bytes]) -> Document:
@@ -70,25 +73,54 @@ def _decoded(raw: bytes, encoding: str) -> str | None:
 
 
 def text_of_html(page: str) -> str:
-    """Return the text of a page; paragraphs and the like are lines of their own."""
+    """Return the text of a page; paragraphs and the like are lines of their own.
+
+    Raises:
+        Unreadable: it has the number of a character in thousands of digits.
+    """
     parser = _TextParser()
-    parser.feed(page)
-    parser.close()
+    try:
+        parser.feed(page)
+        parser.close()
+    except ValueError as error:
+        raise Unreadable(f"is damaged: {error}") from None
     return clean("".join(parser.pieces))
 
 
 class _TextParser(HTMLParser):
-    """Collects the text of a page in `pieces`."""
+    """Collects the text of a page in `pieces`, in time proportional to its length.
+
+    Tags, comments and declarations that the end of the page cuts off are dropped, as in HTML
+    (WHATWG, 13.2.5). `HTMLParser.close` reads the rest again from each of them in some versions of
+    Python.
+    """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
         self._hidden: list[str] = []
+        self._count_hidden: Counter[str] = Counter()
         self._kept_spaces = 0
+
+    def close(self) -> None:
+        """Read what is left of the page, unless it is an unfinished tag or hidden."""
+        if not self.cdata_elem and not _MARKUP.match(self.rawdata):
+            super().close()
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """Return where the comment at `i` ends; -1 if it does not."""
+        found = _COMMENT.match(self.rawdata, i)
+        return found.end() if found else -1
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """Return where the section at `i` ends, such as `<![if IE]>`; -1 if it does not."""
+        end = self.rawdata.find("]]>" if self.rawdata.startswith("<![CDATA[", i) else ">", i)
+        return -1 if end < 0 else self.rawdata.index(">", end) + 1
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         if tag in HIDDEN:
             self._hidden.append(tag)
+            self._count_hidden[tag] += 1
         elif tag == "br":
             self._write("\n")
         elif tag in PARAGRAPHS or tag in LINES:
@@ -103,9 +135,10 @@ class _TextParser(HTMLParser):
             self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in HIDDEN and tag in self._hidden:
-            while self._hidden.pop() != tag:
-                pass
+        if self._count_hidden[tag]:
+            while (last := self._hidden.pop()) != tag:
+                self._count_hidden[last] -= 1
+            self._count_hidden[tag] -= 1
         elif tag in PARAGRAPHS or tag in LINES:
             self._break_line(1 + (tag in PARAGRAPHS))
         self._kept_spaces = max(0, self._kept_spaces - (tag == "pre"))
@@ -125,6 +158,6 @@ class _TextParser(HTMLParser):
 
     def _break_line(self, newlines: int) -> None:
         """End the line, with an empty line after it if `newlines` is 2."""
-        tail = "".join(self.pieces[-2:])[-2:] if self.pieces else "\n\n"
+        tail = "".join(piece[-2:] for piece in self.pieces[-2:])[-2:] if self.pieces else "\n\n"
         ended = len(tail) - len(tail.rstrip("\n"))
         self._write("\n" * (newlines - ended))

@@ -21,7 +21,7 @@ from seqgen.store.cache import kept_index_files
 from seqgen.text.reading import decode_blocks
 
 # Counts up when the same file gives another text.
-VERSION = 1
+VERSION = 2
 BLOCK = 1 << 20
 
 

@@ -6,7 +6,9 @@ An empty field has no text, as in pandas.
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from seqgen import limits
@@ -22,7 +24,8 @@ def read_csv(path: Path, name: str, keys: Collection[str], columns: list[str]) -
     """Yield the rows of a CSV file; see `seqgen.hooks.Plugin.record_readers`.
 
     Raises:
-        SeqgenError: a field is longer than a line may be, or the file cannot be read.
+        SeqgenError: a field is longer than a line may be, a quote is never closed, or the file
+            cannot be read.
     """
     return _rows(path, name, columns, DELIMITERS)
 
@@ -38,9 +41,12 @@ def _rows(path: Path, name: str, columns: list[str], delimiters: str) -> Iterato
         text = lines(decode_file(path), name)
         first = next(text, "")
         delimiter = max(delimiters, key=first.count)
-        reader = csv.reader(_with(first, text), delimiter=delimiter)
+        read = _RowLines(chain([first], text), name)
+        reader = csv.reader(read, delimiter=delimiter)
         columns += next(reader, [])
+        read.begins = 0
         for number, row in enumerate(filter(None, reader), start=1):
+            read.begins = 0
             yield (
                 number,
                 {column: value or None for column, value in zip(columns, row, strict=False)},
@@ -51,6 +57,37 @@ def _rows(path: Path, name: str, columns: list[str], delimiters: str) -> Iterato
         csv.field_size_limit(most)
 
 
-def _with(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
+@dataclass
+class _RowLines:
+    """Lines of a table, of which `csv.reader` asks for as many as a row has.
+
+    If a quote is never closed, it would take the rest of the file as one field.
+
+    Args:
+        lines: of the file.
+        name: of the file, for errors.
+
+    Attributes:
+        begins: the number, from 1, of the first line of the row that is read; 0 between rows, if
+            the caller sets it so.
+    """
+
+    lines: Iterable[str]
+    name: str
+    begins: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the lines.
+
+        Raises:
+            SeqgenError: the file ends inside quotes.
+        """
+        for number, line in enumerate(self.lines, start=1):
+            if not self.begins and line.strip():
+                self.begins = number
+            yield line
+        if self.begins:
+            raise SeqgenError(
+                f"{self.name} cannot be read as a table: a quote in the row that begins in line "
+                f"{self.begins:,} is never closed; close it, or write it twice if it is text"
+            )

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from helpers_cli import needs
 
 from seqgen import store
 from seqgen.cli import run
+from seqgen.errors import SeqgenError
 from seqgen.text.reading import decode_file, document_facts
 
 pytestmark = needs("documents")
@@ -312,10 +314,27 @@ def test_hostile_archives_are_refused(tmp_path, capsys):
     assert "damaged" in refused(capsys, tmp_path / "g.odt")
 
 
+def tarred(path: Path, parts: dict[str, bytes]) -> Path:
+    """Write a tar file, compressed as its name says; by zstandard where `tarfile` cannot."""
+    raw = io.BytesIO()
+    compressed = path.suffix in (".zst", ".tzst")
+    with tarfile.open(fileobj=raw, mode="w" if compressed else TAR[path.name]) as archive:
+        for part, content in parts.items():
+            about = tarfile.TarInfo(part)
+            about.size = len(content)
+            archive.addfile(about, io.BytesIO(content))
+        link = tarfile.TarInfo("x/link.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    zstandard = pytest.importorskip("zstandard") if compressed else None
+    path.write_bytes(zstandard.compress(raw.getvalue()) if zstandard else raw.getvalue())
+    return path
+
+
 TAR = {"a.tar": "w", "a.tgz": "w:gz", "a.tar.gz": "w:gz", "a.tar.xz": "w:xz", "a.tar.bz2": "w:bz2"}
 
 
-@pytest.mark.parametrize("name", ["a.zip", *TAR])
+@pytest.mark.parametrize("name", ["a.zip", *TAR, "a.tar.zst", "a.tzst"])
 def test_archives_of_texts(name, tmp_path, capsys):
     parts = {
         "x/a.txt": TEXT.encode(),
@@ -332,28 +351,98 @@ def test_archives_of_texts(name, tmp_path, capsys):
     if name == "a.zip":
         pack(path, parts)
     else:
-        with tarfile.open(path, TAR[name]) as archive:
-            for part, content in parts.items():
-                about = tarfile.TarInfo(part)
-                about.size = len(content)
-                archive.addfile(about, io.BytesIO(content))
-            link = tarfile.TarInfo("x/link.txt")
-            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-            archive.addfile(link)
+        tarred(path, parts)
     wanted = f"{TEXT}no newline\npage\n"
     assert text_of(path) == wanted
     assert run(["train", str(path), *COUNT]) == 0
     assert facts()["characters"] == len(wanted)
-    said = f"3 files, {len(wanted)} characters, 4 files left out (x/d.png, x/e.jsonl, x/f.txt, "
-    assert f"{path}: {said}x/g.epub)\n" in capsys.readouterr().err
+    reasons = (
+        "x/d.png is an image, an archive or a program",
+        "x/e.jsonl is a file of records (JSON)",
+        "x/f.txt is not UTF-8 text: byte 0xe9 at offset 0",
+        "x/g.epub is damaged: File is not a zip file",
+    )
+    said = f"3 files, {len(wanted)} characters, 4 files left out ({'; '.join(reasons)})"
+    assert f"{path}: {said}\n" in capsys.readouterr().err
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 20])
     assert "damaged" in refused(capsys, path)
 
 
 def test_an_archive_without_texts_is_refused(tmp_path, capsys):
     path = pack(tmp_path / "a.zip", {"a.png": b"\x89PNG\0"})
-    assert "has no text: it has a.png" in refused(capsys, path)
+    assert "has no text: a.png is an image, an archive or a program" in refused(capsys, path)
     assert "has no text" in refused(capsys, pack(path, {}))
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar"])
+def test_members_in_a_folder_above_are_read_as_nothing_is_unpacked(name, tmp_path):
+    parts = {"../../up.txt": b"up", "ok/../in.txt": b"in", "x/..hidden/a.txt": b"hidden"}
+    path = tmp_path / name
+    if name == "a.zip":
+        pack(path, parts)
+    else:
+        tarred(path, parts)
+    assert text_of(path) == "up\nin"
+    assert document_facts(path).taken == "2 files, 5 characters"
+
+
+def test_members_of_a_zip_archive_that_cannot_be_unpacked_are_left_out(tmp_path, capsys):
+    """One has a compression that zipfile has not, one is encrypted, one has another checksum."""
+    names = ["deflate64.txt", "sealed.txt", "damaged.txt", "fine.txt"]
+    path = pack(tmp_path / "a.zip", dict.fromkeys(names, TEXT))
+    raw = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        places = [facts.header_offset for facts in archive.infolist()]
+    # Fields of the local headers and, in the same order, of the central directory (APPNOTE 4.3).
+    central = [found.start() for found in re.finditer(rb"PK\x01\x02", raw)]
+    for local, entry in ((places[0] + 8, central[0] + 10), (places[1] + 6, central[1] + 8)):
+        raw[local] = raw[entry] = 9 if local == places[0] + 8 else 1
+    raw[central[2] + 16] ^= 255
+    path.write_bytes(raw)
+    assert text_of(path) == TEXT
+    taken = document_facts(path).taken
+    assert "3 files left out (deflate64.txt is compressed in a way that Python cannot read" in taken
+    assert "(deflate64); sealed.txt is encrypted; damaged.txt cannot be unpacked: Bad CRC" in taken
+
+
+UNFINISHED = {
+    "tags": "<a ",
+    "quotes": "<a b='",
+    "comments": "<!--x",
+    "ends": "</a",
+    "sections": "<![CDATA[",
+    "conditions": "<![if x",
+    "hidden": "<nav>",
+    "references": "&#",
+    "paragraphs": "<p>",
+}
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+def test_the_time_of_a_damaged_page_grows_with_its_length_alone(kind):
+    """Read in a time that no quadratic parser meets: 60 kB of tags took 40 s by `html.parser`."""
+    from seqgen.plugins.documents.html import text_of_html
+
+    before = time.process_time()
+    text = text_of_html("text " * 20_000 + "<br>" + UNFINISHED[kind] * 60_000 + "</svg>" * 20_000)
+    assert time.process_time() - before < 8
+    assert text.startswith("text text")
+
+
+def test_unfinished_tags_and_comments_at_the_end_are_dropped(tmp_path):
+    from seqgen.plugins.documents.html import text_of_html
+
+    for end in ("<a href='x", "<!-- x", "</p", "<!doctype", "<?x", "<![CDATA[x", "<script>x"):
+        assert text_of_html(f"<p>a &lt; b{end}") == "a < b\n"
+    assert text_of_html("a <") == "a <\n" and text_of_html("a &am") == "a &am\n"
+    assert text_of_html("<!-->a<!---->b<!--c--!>d<!-- > e -- >f") == "abdf\n"
+    assert text_of_html("<![if IE]>a<![endif]><![CDATA[ > ]]>b<![x[y>c") == "abc\n"
+    (tmp_path / "a.html").write_text("<nav>" + "<a " * 9)
+    with pytest.raises(SeqgenError, match="has no text besides its tags"):
+        text_of(tmp_path / "a.html")
+    (tmp_path / "b.html").write_text("&#" + "9" * 5000)
+    with pytest.raises(SeqgenError, match="is damaged"):
+        text_of(tmp_path / "b.html")
 
 
 def test_a_run_on_documents_resumes_and_extracts_once(tmp_path, monkeypatch):
@@ -381,7 +470,7 @@ def test_an_archive_is_extracted_once_and_again_when_it_has_changed(tmp_path, mo
     monkeypatch.setattr(archives, "_extract", lambda path: calls.append(path) or extract(path))
     before = text_of(path)
     assert sorted(before.splitlines()) == ["first", "second"]
-    assert document_facts(path).taken.endswith("1 file left out (c.png)")
+    assert "1 file left out (c.png is an image" in document_facts(path).taken
     assert text_of(path.rename(tmp_path / "moved.zip")) == before
     assert len(calls) == 1
     pack(path, {"a.txt": b"another\n"})

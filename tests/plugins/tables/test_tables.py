@@ -87,6 +87,21 @@ def test_bad_tables(tmp_path, capsys, monkeypatch):
     assert "cannot be read as a table: field larger" in said
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [('text\n"a\nb\nc\n', 2), ('text\na\n\n"b"\n"', 5), ('"text\na\n', 1), ('t\n"a ""\nb"\n"c', 4)],
+)
+def test_a_quote_that_is_never_closed_is_an_error_with_its_line(content, line, tmp_path, capsys):
+    path = tmp_path / "d.csv"
+    path.write_text(content)
+    said = refusal(capsys, "train", path, "--field", "text", *COUNT)
+    assert f"a quote in the row that begins in line {line} is never closed" in said
+    (tmp_path / "e.csv").write_text('text\n"a\nb"\n\n')
+    assert run(["train", str(tmp_path), "--field", "text", *COUNT]) == 0
+    assert f"left out: {path} cannot be read as a table" in capsys.readouterr().err
+    assert read_text() == "a\nb\n"
+
+
 def test_a_tab_separated_file_without_a_field_is_pairs(tmp_path):
     (tmp_path / "d.tsv").write_text("ab\tba\n" * 20)
     assert run(["train", str(tmp_path / "d.tsv"), *TRANSLATE]) == 0
