@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ class Board(Tracker):
     def _writer(self) -> SummaryWriter:
         from torch.utils.tensorboard import SummaryWriter
 
+        _silence_writing_thread()
         folder = self.stored.path / TENSORBOARD
         return SummaryWriter(str(folder), purge_step=self.step + 1 if self.step else None)
 
@@ -67,7 +69,23 @@ class Board(Tracker):
         if result:
             self._write(lambda writer: writer.add_text("result", _as_block(result)))
         if self.stored.published:
+            self._writer.flush()  # raises what has failed in the thread
             self._writer.close()
+
+
+def _silence_writing_thread() -> None:
+    """Keep the thread that writes from printing a traceback; the next call raises its error."""
+    from tensorboard.summary.writer import event_file_writer
+
+    before = threading.excepthook
+    if getattr(before, "__module__", None) == __name__:
+        return
+
+    def excepthook(raised: threading.ExceptHookArgs) -> None:
+        if type(raised.thread).__module__ != event_file_writer.__name__:
+            before(raised)
+
+    threading.excepthook = excepthook
 
 
 def _as_block(facts: Mapping[str, Any]) -> str:

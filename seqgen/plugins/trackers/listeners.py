@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from seqgen import store
-from seqgen.errors import SeqgenError, first_line
+from seqgen.errors import first_line
 from seqgen.plugins.trackers.tracker import Tracker
 from seqgen.settings import flatten_settings
 from seqgen.training.events import Event, Notice, Progress, SampleLine, Validated
@@ -14,6 +15,8 @@ from seqgen.training.listeners import RunFacts
 from seqgen.training.run import Listener
 
 PROGRESS = ("train_loss", "lr", "grad_norm", "tokens_per_second")
+# What trackers raise when they fail; some end the program. Ctrl-C is none of them.
+FAILURES = (Exception, SystemExit)
 
 
 # What has been closed by the end of training, and waits for the result of the final validation.
@@ -41,15 +44,24 @@ class TrackerListener(Listener):
         self._name, self._facts = name, facts
         self._open = open_tracker
         self._tracker: Tracker | None = None
+        self._has_failed = False
 
     def take(self, event: Event) -> None:
+        if self._has_failed:
+            return
         try:
             self._take(event)
-        except Exception as error:  # whatever the tracker raises
-            self._tracker = None
-            raise SeqgenError(
-                f"{self._name}: {type(error).__name__}: {first_line(error)}"
-            ) from None
+        except FAILURES as error:
+            why = f"{type(error).__name__}: {first_line(error)}"
+            self._give_up(f"{self._name} no longer logs this run: {why}")
+
+    def _give_up(self, why: str) -> None:
+        """Warn that the tracker has failed, and give it nothing more; the run goes on."""
+        self._has_failed, tracker, self._tracker = True, self._tracker, None
+        self._facts.report(Notice(text=f"warning: {why}"))
+        if tracker is not None:
+            with contextlib.suppress(*FAILURES):
+                tracker.abandon()
 
     def _take(self, event: Event) -> None:
         if self._tracker is None:
@@ -76,9 +88,8 @@ class TrackerListener(Listener):
         if self._tracker is not None:
             try:
                 self._tracker.finish(store.result_of(self._facts.stored))
-            except Exception as error:  # whatever the tracker raises
-                why = f"{self._name} has not all of this run: {first_line(error)}"
-                self._facts.report(Notice(text=f"warning: {why}"))
+            except FAILURES as error:
+                self._give_up(f"{self._name} has not all of this run: {first_line(error)}")
 
 
 def _listener(

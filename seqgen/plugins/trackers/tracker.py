@@ -34,3 +34,6 @@ class Tracker(ABC):
     @abstractmethod
     def finish(self, result: Mapping[str, Any]) -> None:
         """Log the result of the whole run, empty if it has failed, and close the run."""
+
+    def abandon(self) -> None:  # noqa: B027 (most have nothing to release)
+        """Release what the run holds after a call has failed; it may raise again."""

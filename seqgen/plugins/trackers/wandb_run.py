@@ -37,3 +37,11 @@ class WandbRun(Tracker):
     def finish(self, result: Mapping[str, Any]) -> None:
         self._run.summary.update({f"result/{name}": value for name, value in result.items()})
         self._run.finish()
+
+    def abandon(self) -> None:
+        import wandb
+
+        try:
+            self._run.finish()
+        except Exception:  # its service is gone; at the exit of Python, it would be missed again
+            wandb.teardown()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+import threading
 import types
 
 import pytest
@@ -60,6 +61,7 @@ class FakeTracker(types.ModuleType):
     def __init__(self, name: str, fails: str = "") -> None:
         super().__init__(name)
         self.fails, self.began, self.logged, self.finished = fails, [], [], 0
+        self.torn_down = 0
         self.summary = {}
 
     def init(self, **about):
@@ -72,12 +74,17 @@ class FakeTracker(types.ModuleType):
     def log(self, figures, step=None):
         if self.fails == "log" and len(self.logged) > 1:
             raise ValueError("full")
+        if self.fails in ("exit", "lost") and len(self.logged) > 1:
+            raise SystemExit(3) if self.fails == "exit" else ConnectionResetError("lost")
         self.logged.append((step, figures))
 
     def finish(self):
         self.finished += 1
-        if self.fails == "finish":
+        if self.fails in ("finish", "lost"):
             raise OSError("no space")
+
+    def teardown(self):
+        self.torn_down += 1
 
     def Settings(self, **options):
         return options
@@ -109,14 +116,52 @@ def test_trackers_get_settings_figures_samples_and_the_result(cli, text, monkeyp
     assert first["id"] == second["id"] and first["mode"] == "offline"
 
 
-@pytest.mark.parametrize("fails", ["init", "log", "finish"])
-def test_a_tracker_that_fails_costs_a_warning(fails, cli, text, monkeypatch):
-    monkeypatch.setitem(sys.modules, "trackio", FakeTracker("trackio", fails))
-    code, _, err = cli("train", text, "--name", "x", "--log", "trackio", *SHORT)
+@pytest.mark.parametrize("tracker", ["trackio", "wandb"])
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        ("init", "{} no longer logs this run: ConnectionError: no network"),
+        ("log", "{} no longer logs this run: ValueError: full"),
+        ("exit", "{} no longer logs this run: SystemExit: 3"),
+        ("lost", "{} no longer logs this run: ConnectionResetError: lost"),
+        ("finish", "{} has not all of this run: no space"),
+    ],
+)
+def test_a_tracker_that_fails_costs_a_warning(tracker, fails, said, cli, text, monkeypatch):
+    fake, other = FakeTracker(tracker, fails), FakeTracker("other")
+    for name in ("trackio", "wandb"):
+        monkeypatch.setitem(sys.modules, name, fake if name == tracker else other)
+    code, _, err = cli("train", text, "--name", "x", "--log", "trackio,wandb", *SHORT)
     assert code == 0 and store.result_of(store.find("x"))["steps"] == 6
     warnings = [line for line in err.splitlines() if line.startswith("warning")]
-    why = {"init": "ConnectionError: no network", "log": "ValueError: full", "finish": "no space"}
-    assert len(warnings) == 1 and "trackio" in warnings[0] and why[fails] in warnings[0]
+    assert warnings == [f"warning: {said.format(tracker)}"]
+    assert other.finished == 1 and len(other.logged) > 3  # the other one has all of the run
+    # wandb waits at the exit of Python for a service that is gone, unless it is told.
+    gone = tracker == "wandb" and fails in ("lost", "finish")
+    assert fake.torn_down == gone
+
+
+def test_what_fails_in_the_thread_of_tensorboard_is_a_warning(cli, text, monkeypatch):
+    record_writer = pytest.importorskip("tensorboard.summary.writer.record_writer")
+    tracebacks = []
+    monkeypatch.setattr(threading, "excepthook", tracebacks.append)
+    write, written = record_writer.RecordWriter.write, []
+
+    def fail(self, data):
+        written.append(data)
+        if len(written) > 4:
+            raise OSError(28, "No space left on device")
+        write(self, data)
+
+    monkeypatch.setattr(record_writer.RecordWriter, "write", fail)
+    code, _, err = cli("train", text, "--name", "x", "--log", "tensorboard", *SHORT)
+    warnings = [line for line in err.splitlines() if line.startswith("warning")]
+    assert code == 0 and len(warnings) == 1 and not tracebacks
+    assert "tensorboard" in warnings[0] and "No space left on device" in warnings[0]
+    thread = threading.Thread(target=lambda: 1 / 0)  # others are not silenced
+    thread.start()
+    thread.join()
+    assert len(tracebacks) == 1
 
 
 def test_unknown_trackers_are_refused(cli, text):
