@@ -69,7 +69,14 @@ def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
             record = {"name": name, "settings": own, "result": results[name]}
             put_record(record | {"held_out": asdict(scores[name]) if scores else None})
         return
-    rows = [[key, *map(format_value, values[key])] for key in differing]
+    hashes = [model.record.get("data", {}).get("sha256") for model in found.values()]
+    # Settings that only one of the architectures has are no difference between runs.
+    shared = [key for key in differing if all(key in of_one for of_one in settings.values())]
+    rows = [[key, *map(format_value, values[key])] for key in shared]
+    if len(set(hashes)) > 1:
+        rows.append(["text (SHA-256)", *(str(one or MISSING)[:8] for one in hashes)])
+    if own := len(differing) - len(shared):
+        out.notice(f"{plural(own, 'setting')} that not all of them have: --json lists them")
     rows += [*_rows_of_results(results), *_rows_of_scores(scores)]
     put_table(["", *found], rows)
     _put_curves(losses)
@@ -81,7 +88,8 @@ def _rows_of_results(results: Mapping[str, Mapping[str, Any]]) -> list[list[str]
     for key in FIGURES:
         figures = [of_one.get(key) for of_one in results.values()]
         if any(one is not None for one in figures):
-            rows.append([key, *map(count if key in WHOLE_NUMBERS else figure, figures)])
+            title = "steps taken" if key == "steps" else key  # the setting is the budget
+            rows.append([title, *map(count if key in WHOLE_NUMBERS else figure, figures)])
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -38,6 +39,25 @@ def test_runs_are_compared(cli, runs, tmp_path):
     assert second["settings"]["hidden_size"] is None and first["settings"].keys() == (
         second["settings"].keys()
     )
+
+
+def test_texts_that_differ_are_a_row(cli, runs, tmp_path):
+    (tmp_path / "other.txt").write_text(TEXT + "more\n")
+    settings = ("--hidden-size", "4", "--seed", "1", "--name", "d")
+    assert cli("train", tmp_path / "other.txt", *TINY, *settings)[0] == 0
+    assert "SHA-256" not in cli("models", "compare-runs", "a", "b", "--no-intervals")[1]
+    out = cli("models", "compare-runs", "a", "d", "--no-intervals")[1]
+    texts = [hashlib.sha256(text.encode()).hexdigest()[:8] for text in (TEXT, TEXT + "more\n")]
+    rows = [line.split() for line in out.splitlines()]
+    assert ["text", "(SHA-256)", *texts] in rows
+
+
+def test_settings_of_one_architecture_are_no_rows(cli, runs):
+    code, out, err = cli("models", "compare-runs", "b", "c", "--no-intervals")
+    assert code == 0 and "architecture" in out and "hidden_size" not in out
+    assert "settings that not all of them have: --json lists them" in err
+    (tokens,) = (line for line in out.splitlines() if line.startswith("steps taken"))
+    assert tokens.split()[2] == "4"
 
 
 def held_out(cli, *names):
