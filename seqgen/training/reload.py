@@ -17,7 +17,7 @@ from seqgen.training.datasets.dataset import DataFiles
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.datasets.text import LARGE
 from seqgen.training.events import Notice, Report
-from seqgen.wording import plural
+from seqgen.wording import first_names, plural
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _make_change_check(
         if facts.sha256 == stored.record["data"]["sha256"]:
             return False
         if not may_differ:
-            paths = ", ".join(map(str, files.paths))
+            paths = first_names([*map(str, files.paths)], 3)
             raise SeqgenError(
                 f"{paths} is not the text {stored.name} was trained on; "
                 "give --data FILE, or --changed-data to resume with this one"
