@@ -1,0 +1,34 @@
+"""Names of files with control characters, or that are not UTF-8, on a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pty = pytest.importorskip("pty", reason="no pseudo-terminals")
+
+
+@pytest.mark.slow
+def test_names_are_shown_escaped(tmp_path):
+    """In the table of `seqgen data`, and in the line of an error."""
+    (tmp_path / "a\x1b]0;owned\x07.txt").write_text("a text of words\n" * 10)
+    other = os.path.join(os.fsencode(tmp_path), b"b\x1b\xff.txt")  # noqa: PTH118
+    with open(other, "wb") as file:  # noqa: PTH123
+        file.write(b"no text\xff\xfe\n" * 10)
+    shown = b""
+    for name in (b"a\x1b]0;owned\x07.txt", b"b\x1b\xff.txt"):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "seqgen", "data", name]
+        subprocess.run(command, cwd=tmp_path, stdout=theirs, stderr=theirs, check=False)
+        os.close(theirs)
+        try:
+            while block := os.read(ours, 1 << 16):
+                shown += block
+        except OSError:  # the other end is closed, and all is read
+            pass
+        os.close(ours)
+    assert b"a\\x1b]0;owned\\x07.txt" in shown and b"b\\x1b\\xff.txt" in shown
+    assert b"\x1b]0;" not in shown and b"\x07" not in shown
