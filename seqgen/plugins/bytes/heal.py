@@ -121,7 +121,7 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
         read = segmentation.path_of((*before[-REACH:], *cover.tokens))
         for size, node in enumerate(path[1:], start=1):
             for token in trie.ids[node.begin : node.longer].tolist():
-                if segmentation.allows(read, token):
+                if segmentation.is_own(read, token, segmentation.texts[token]):
                     mass, tokens = cover.mass * probs[token], (*cover.tokens, token)
                     longer = _Cover(mass, tokens, cover.rest[size:], state)
                     heapq.heappush(waiting, (-mass, next(rank), longer))

@@ -14,6 +14,9 @@ from seqgen.models.distributions import normalise, require_numbers
 from seqgen.models.inference import InferenceModel
 from seqgen.models.state import Rows, State
 from seqgen.plugins.bytes.covers import (
+    BYTE_VALUES,
+    NEGLIGIBLE,
+    SMALL,
     Cover,
     Covers,
     Segmentation,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 # The number of the state before the start token, which is no row yet.
 NEW = -1
+BEFORE_START = TokenPrefix(NEW, 1.0, np.zeros(0), 0.0, 0.0, ())
 
 
 @dataclass
@@ -57,8 +61,10 @@ class CoverState(State):
         return cls(*(sum((getattr(state, name) for state in states), ()) for name in names))
 
 
-def _mass(cover: Cover) -> float:
-    return cover.mass
+def _most_probable(covers: Covers) -> TokenPrefix | None:
+    """Return the tokens of the most probable cover that were read; None before the start."""
+    every = covers.read or covers.unread
+    return max(every, key=lambda each: each.mass).prefix if every else None
 
 
 class ByBytes(InferenceModel):
@@ -71,7 +77,6 @@ class ByBytes(InferenceModel):
     Attributes:
         inner: the model over tokens.
         segmentation: which tokens may follow one another.
-        rows_read: how many tokens the inner model has read in all rows.
         bytes_read: how many bytes have been read, start tokens not counted.
         left_out: sum, over all bytes read, of the share of the covers' mass that was dropped.
     """
@@ -79,7 +84,7 @@ class ByBytes(InferenceModel):
     normalised = True
     inner: InferenceModel
 
-    def see(
+    def wrap(
         self,
         inner: InferenceModel,
         segmentation: Segmentation,
@@ -97,11 +102,14 @@ class ByBytes(InferenceModel):
             least: the share of all covers that one needs for its last token to be read.
         """
         self.config = ModelConfig(vocab_size=ByteTokenizer.vocab_size)
+        self.inner = inner
         self.segmentation, self._start = segmentation, framing.start
         self._most, self._least = most, least
         self._ends = [token for token in framing.stops if not segmentation.texts[token]]
         self._numbers = itertools.count()
-        self.rows_read, self.bytes_read, self.left_out = 0, 0, 0.0
+        # Covers that were forgotten could have taken any byte.
+        self._floor = NEGLIGIBLE / BYTE_VALUES * segmentation.possible_bytes
+        self.bytes_read, self.left_out = 0, 0.0
 
     @property
     def notes(self) -> Iterable[tuple[str, Any]]:
@@ -123,7 +131,7 @@ class ByBytes(InferenceModel):
 
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:
         extended = tuple(map(self._extended, tokens, state.texts))
-        spare = [max(covers.read, key=_mass, default=None) for covers in state.texts]
+        spare = [_most_probable(covers) for covers in state.texts]
         state = CoverState(state.inner, state.rows, extended)
         while (after := self._read(state, spare)) is not state:
             state = after
@@ -132,36 +140,36 @@ class ByBytes(InferenceModel):
             kept, dropped = trim(covers if covers.mass else self._restarted(other), self._most)
             texts.append(kept)
             self.left_out += dropped
-        probs = np.stack([covers.next_bytes() for covers in texts])
+        trie = self.segmentation.trie
+        probs = np.maximum([covers.next_bytes(trie) for covers in texts], self._floor)
         with np.errstate(divide="ignore"):
             return np.log(probs), CoverState(state.inner, state.rows, tuple(texts))
 
     def _extended(self, token: int, covers: Covers) -> Covers:
         if not covers.read and not covers.unread:
-            return Covers(unread=[Unread(NEW, self._start, b"", 1.0, ())])
+            return Covers(unread=[Unread(BEFORE_START, self._start, b"", 1.0)])
         if token < OFFSET:
             return covers  # no byte: padding after the end of a text
         self.bytes_read += 1
         return extend(covers, token - OFFSET, self.segmentation)
 
-    def _restarted(self, cover: Cover) -> Covers:
-        """Drop the bytes after the tokens of a cover, where no sequence of tokens has them."""
-        prefix = replace(cover.prefix, weight=1.0, path=())
+    def _restarted(self, prefix: TokenPrefix) -> Covers:
+        """Drop the bytes after some tokens, where no sequence of tokens has them."""
+        prefix = replace(prefix, weight=1.0, path=(), own=True)
         return Covers([Cover(prefix, self.segmentation.trie.root, 1.0)])
 
-    def _read(self, state: CoverState, spare: Sequence[Cover | None]) -> CoverState:
+    def _read(self, state: CoverState, spare: Sequence[TokenPrefix | None]) -> CoverState:
         """Let the inner model read the last tokens of covers that are probable enough.
 
         Args:
             state: with covers that are not read; returned as it is if none is probable enough.
-            spare: other covers whose rows are kept as well.
+            spare: other tokens whose rows are kept as well.
         """
         split = [self._split(covers) for covers in state.texts]
         chosen = [each for probable, _ in split for each in probable]
         if not chosen:
             return state
-        self.rows_read += len(chosen)
-        needed = {cover.row for cover in spare if cover is not None}
+        needed = {prefix.row for prefix in spare if prefix is not None}
         for _, rest in split:
             needed.update(each.row for each in (*rest.read, *rest.unread))
         kept, branch, order = self._branch(state, [each.row for each in chosen], needed)
@@ -174,16 +182,20 @@ class ByBytes(InferenceModel):
         for probable, covers in split:
             for each in probable:
                 found = read_tail(next(prefixes), each.tail, self.segmentation)
-                covers = Covers([*covers.read, *found.read], [*covers.unread, *found.unread])
+                read, unread = [*covers.read, *found.read], [*covers.unread, *found.unread]
+                covers = Covers(read, unread, covers.impossible)
             texts.append(covers)
         return CoverState((*kept.inner, after), (*kept.rows, tuple(rows.values())), tuple(texts))
 
     def _split(self, covers: Covers) -> tuple[list[Unread], Covers]:
         """Separate the covers whose last token is to be read from the others."""
         least = self._least * covers.mass if covers.unread else 0.0
-        probable = [each for each in covers.unread if not each.growing and each.mass >= least]
-        rest = [each for each in covers.unread if each.growing or each.mass < least]
-        return probable, Covers(covers.read, rest)
+        probable, rest = [], []
+        for each in covers.unread:
+            # The probability of a long tail would vanish while the weight grows.
+            late = each.mass < least and each.tail_prob > SMALL
+            (rest if each.growing or late else probable).append(each)
+        return probable, replace(covers, unread=rest)
 
     def _branch(
         self, state: CoverState, rows: Sequence[int], needed: Container[int]
@@ -240,7 +252,8 @@ class ByBytes(InferenceModel):
             probs=probs[segmentation.trie.ids],
             ends=float(probs[self._ends].sum()),
             unknown=0.0 if unknown is None else float(probs[unknown]),
-            path=(unread.before, unread.token, unread.text) if unread.text else (),
+            path=(unread.prefix.path, unread.token, unread.text) if unread.text else (),
+            own=unread.own,
         )
 
     def _stepped(self, tokens: np.ndarray, state: CoverState) -> tuple[np.ndarray, CoverState]:
@@ -253,7 +266,7 @@ class ByBytes(InferenceModel):
 
 
 class ByteArrays(ByBytes, ArrayModel):
-    """An array model, seen one byte at a time; see `ByBytes.see` for its arguments."""
+    """An array model, seen one byte at a time; see `ByBytes.wrap` for its arguments."""
 
     def __init__(
         self,
@@ -263,8 +276,8 @@ class ByteArrays(ByBytes, ArrayModel):
         most: int,
         least: float,
     ) -> None:
-        self.inner, self.dtype = inner, np.dtype(np.float64)
-        self.see(inner, segmentation, framing, most, least)
+        self.dtype = np.dtype(np.float64)
+        self.wrap(inner, segmentation, framing, most, least)
 
     step = ByBytes.step
 

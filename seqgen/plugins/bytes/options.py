@@ -10,6 +10,9 @@ from seqgen.settings.filters import FilterOptions, ViewOptions
 from seqgen.settings.options import Panel
 from seqgen.settings.setting import setting
 
+# It allows no copy, and most tokens that begin as the prompt ends are one.
+LEAVES_NO_FIRST_TOKEN = "--max-copy"
+
 # What says itself how a text begins, or which tokens it has.
 SAYS_HOW_TEXTS_BEGIN = (
     "--force",
@@ -30,7 +33,8 @@ class CoverLimit(ViewOptions, panel=Panel.MODEL):
     """Limit on the number of covers that a model seen byte by byte keeps."""
 
     covers: int | None = setting(
-        "Keep at most this many covers of a text with -m NAME:bytes=all.",
+        "Keep at most this many covers of a text with -m NAME:bytes=all; those of the tokenizer's "
+        "own split always stay.",
         low=1,
         without="64",
     )
@@ -69,6 +73,7 @@ class Healing(FilterOptions, panel=Panel.TEXT):
             return prompt
         if ends_at_boundary(loaded.tokenizer, prompt):
             return prompt
-        if not self.heal and not set(SAYS_HOW_TEXTS_BEGIN).isdisjoint(options.given):
+        off = {*SAYS_HOW_TEXTS_BEGIN, LEAVES_NO_FIRST_TOKEN}
+        if not self.heal and not off.isdisjoint(options.given):
             return prompt
         return heal(loaded, prompt)

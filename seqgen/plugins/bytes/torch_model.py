@@ -12,7 +12,7 @@ from seqgen.text.framing import Framing
 
 
 class ByteModel(ByBytes, LanguageModel):
-    """A torch module, seen one byte at a time; see `ByBytes.see` for its arguments."""
+    """A torch module, seen one byte at a time; see `ByBytes.wrap` for its arguments."""
 
     def __init__(
         self,
@@ -23,8 +23,7 @@ class ByteModel(ByBytes, LanguageModel):
         least: float,
     ) -> None:
         super().__init__()
-        self.inner = inner
-        self.see(inner, segmentation, framing, most, least)
+        self.wrap(inner, segmentation, framing, most, least)
 
     @torch.no_grad()
     def forward(

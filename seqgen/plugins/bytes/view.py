@@ -38,8 +38,9 @@ def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
         UsageError: there is no such option, or it is no language model of text.
         SeqgenError: its tokenizer changes texts.
     """
-    kind, _, most = option.partition(",")
-    if kind not in ("", "all") or (most and not (kind and most.isdecimal() and int(most))):
+    kind, comma, most = option.partition(",")
+    number = most.isascii() and most.isdecimal() and int(most) > 0
+    if kind not in ("", "all") or (comma and not (kind and number)):
         raise UsageError(
             f"a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes={option}"
         )
@@ -104,7 +105,7 @@ def seen_by_bytes(
     most: int = MOST,
     least: float = LEAST,
 ) -> ByBytes:
-    """Make a model over bytes of a model over tokens; see `ByBytes.see`."""
+    """Make a model over bytes of a model over tokens; see `ByBytes.wrap`."""
     if isinstance(model, ArrayModel):
         return ByteArrays(model, segmentation, framing, most, least)
     from seqgen.plugins.bytes.torch_model import ByteModel

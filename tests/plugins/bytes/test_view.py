@@ -87,6 +87,27 @@ def test_one_cover_is_as_probable_as_its_tokens():
         assert found == pytest.approx(nats("characters", text), abs=1e-6 * len(text))
 
 
+@pytest.mark.parametrize("most", [1, 8, 64])
+def test_all_covers_are_finite_on_a_text_of_another_kind(most):
+    """The tokenizer's own split is always kept, so that few covers do as well as its tokens."""
+    text = (ROOT / "README.md").read_text()[:700]
+    found = nats(f"subwords:bytes=all,{most}", text)
+    assert found <= nats("subwords", text) + 1e-6
+
+
+def test_both_views_of_words_are_near_the_tokens_price_of_unknown_words():
+    """A bit for each place where an unknown word may end, beside the 8 of each byte."""
+    text = (
+        "The day \u201cPrivet\u201d \u043c\u043e\u0439 \u0434\u0440\u0443\u0433, and the day is near "
+        * 4
+    )
+    loaded = load("words")
+    scored = perplexity(loaded, [text])
+    tokens = scored.bits_per_byte * len(text.encode())
+    for how in ("bytes", "bytes=all"):
+        assert nats(f"words:{how}", text) / math.log(2) < tokens + len(text)
+
+
 @pytest.mark.parametrize("name", ["subwords", "gru"])
 def test_both_engines_agree(name):
     by_arrays, by_torch = (nats(f"{name}:bytes", TEXT[:200], work) for work in (Work(), None))
@@ -137,7 +158,7 @@ def test_the_number_of_covers_is_an_option(capsys, tmp_path):
     for other in ("subwords", "subwords:bytes"):
         said = refusal(capsys, "perplexity", "-m", other, "-m", name, file, *few)
         assert f"--covers goes with NAME:bytes=all, and {other} is none" in said
-    for option in ("all,0", "all,x", "most", ",5"):
+    for option in ("all,0", "all,x", "all,", "all,\u0665", "most", ",5"):
         assert "not :bytes=" in refusal(capsys, "perplexity", "-m", f"byte:bytes={option}", file)
 
 
