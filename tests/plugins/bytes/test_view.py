@@ -98,7 +98,7 @@ def test_all_covers_are_finite_on_a_text_of_another_kind(most):
 def test_both_views_of_words_are_near_the_tokens_price_of_unknown_words():
     """A bit for each place where an unknown word may end, beside the 8 of each byte."""
     text = (
-        "The day \u201cPrivet\u201d \u043c\u043e\u0439 \u0434\u0440\u0443\u0433, and the day is near "
+        "The day \u201cPrivet\u201d \u043c\u043e\u0439 \u0434\u0440\u0443\u0433, and day is near "
         * 4
     )
     loaded = load("words")
