@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # So many bytes at the end of a prompt may be split differently, as the model sees it by so many
 # tokens before them.
 REACH, CONTEXT = 16, 128
+# So many of the most probable first tokens are checked to be the tokenizer's own.
+CHECKED = 32
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,12 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
         if len(path) <= len(cover.rest) or not _begins_character(cover.rest[0]):
             continue
         first = trie.ids[path[-1].longer : path[-1].end]
+        if cover.mass * float(probs[first].sum()) <= best:
+            continue
+        likely = first[np.argsort(-probs[first], kind="stable")[:CHECKED]].tolist()
+        texts = segmentation.texts
+        foreign = [token for token in likely if not segmentation.is_own(read, token, texts[token])]
+        first = first[~np.isin(first, foreign)]
         mass = cover.mass * float(probs[first].sum())
         if mass > best:
             tokens = (*prompt.tokens[:cut], *cover.tokens) or before

@@ -39,17 +39,18 @@ def loaded_of(model, tokenizer):
     )
 
 
+def canonical(tokenizer, tokens):
+    return tokenizer.encode(tokenizer.decode(tokens)).tolist() == list(tokens)
+
+
 def covers_of(tokenizer, text):
     """Yield the canonical token sequences with which a text may begin, and the rest of it."""
-
-    def canonical(tokens):
-        return tokenizer.encode(tokenizer.decode(tokens)).tolist() == list(tokens)
 
     def grow(tokens, rest):
         yield tokens, rest
         for token in range(4, tokenizer.vocab_size):
             piece = tokenizer.texts[token]
-            if rest.startswith(piece) and canonical((*tokens, token)):
+            if rest.startswith(piece) and canonical(tokenizer, (*tokens, token)):
                 yield from grow((*tokens, token), rest[len(piece) :])
 
     return grow((), text)
@@ -69,7 +70,9 @@ def test_the_most_probable_cover_is_read(text, seed):
         longer = [
             token
             for token in range(4, tokenizer.vocab_size)
-            if tokenizer.texts[token].startswith(rest) and len(tokenizer.texts[token]) > len(rest)
+            if tokenizer.texts[token].startswith(rest)
+            and len(tokenizer.texts[token]) > len(rest)
+            and canonical(tokenizer, (*tokens, token))
         ]
         mass *= model.chances(past)[longer].sum() if rest else 1.0
         masses[tokens, rest] = mass
@@ -82,6 +85,7 @@ def test_the_most_probable_cover_is_read(text, seed):
     if healed.overlap:
         texts = [tokenizer.texts[token] for token in healed.overlap.tokens]
         assert all(one.startswith(rest) and one != rest for one in texts)
+        assert all(canonical(tokenizer, (*healed.tokens[1:], x)) for x in healed.overlap.tokens)
 
 
 def test_the_first_token_alone_is_restricted():
