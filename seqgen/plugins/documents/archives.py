@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.packages import require_packages
@@ -157,10 +157,9 @@ class _Archive:
                     yield facts.filename, functools.partial(_open_zipped, archive, facts)
 
     def _tarred(self) -> Iterator[tuple[str, Opener]]:
-        opened: dict[str, Any] = {"name": self.path, "mode": "r|*"}
-        if self.path.suffix.lower() in (".zst", ".tzst"):
-            opened = {"fileobj": _Stream(zstd_pieces(self.path)), "mode": "r|"}
-        with tarfile.open(**opened) as archive:
+        zstd = self.path.suffix.lower() in (".zst", ".tzst")
+        stream = _Stream(zstd_pieces(self.path)) if zstd else None
+        with tarfile.open(self.path, "r|" if zstd else "r|*", fileobj=stream) as archive:
             for facts in archive:
                 if facts.isreg():
                     yield facts.name, functools.partial(archive.extractfile, facts)
