@@ -187,8 +187,7 @@ class Destination:
         if not ranks.is_leader():
             return store.ReadOnlyModel(Path(ranks.broadcast("")))
         stem = f"{self.stem}-{architecture}"
-        building = store.building(self.name, stem, self.overwrite, self.folder)
-        stored = held.enter_context(building)
+        stored = held.enter_context(store.building(self.name, stem, self.overwrite, self.folder))
         ranks.broadcast(str(stored.place))
         return stored
 
@@ -220,10 +219,12 @@ def _texts_of(items: Iterable[Any], field: str | None, options: Mapping[str, Any
 
     Each ends with a newline; with documents "line", that is its only one.
     """
-    if hasattr(items, "columns"):  # a frame of pandas or polars, whose items are its columns' names
-        names = [*map(str, items.columns)]
-        require(field in names, f"give field, the column of the texts: {first_names(names)}")
-        items = items[field]
+    # A frame of pandas or polars, or what has a name for each column or part, gives those names.
+    columns = getattr(items, "columns", items if isinstance(items, Mapping) else None)
+    if columns is not None:
+        names, column = [*map(str, getattr(items, "column_names", columns))], field or "text"
+        require(column in names, f"give field, or one part of the data: {first_names(names)}")
+        items = items[column]
     settings = {**options.get("settings", {}), **options}
     found = Texts("the data", field or "text", one_line=settings.get("documents") == "line")
     yield from found.of_items(items)

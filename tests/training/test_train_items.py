@@ -55,7 +55,8 @@ def test_columns_of_pandas():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"t": TEXTS, "n": range(5)})
     assert trained_on(frame["t"]) == WANTED == trained_on(frame, field="t")
-    with pytest.raises(UsageError, match="give field, the column of the texts: t, n"):
+    assert trained_on(frame.rename(columns={"t": "text"})) == WANTED
+    with pytest.raises(UsageError, match="give field, or one part of the data: t, n"):
         trained_on(frame)
 
 
@@ -66,9 +67,19 @@ def test_columns_of_polars():
     assert trained_on(frame["t"]) == WANTED == trained_on(frame, field="t")
 
 
+def test_names_of_columns_and_parts_are_no_texts():
+    columns = {"text": TEXTS, "t": TEXTS[::-1]}
+    assert trained_on(columns) == WANTED != trained_on(columns, field="t")
+    for field in (None, "text"):
+        with pytest.raises(UsageError, match="one part of the data: train, test"):
+            trained_on({"train": columns, "test": columns}, field=field)
+
+
 def test_data_sets():
     datasets = pytest.importorskip("datasets")
     texts = [text if isinstance(text, str) else None for text in TEXTS]
     data = datasets.Dataset.from_dict({"text": texts, "of": [{"t": text} for text in texts]})
     assert trained_on(data) == WANTED == trained_on(data["text"])
     assert trained_on(data.to_iterable_dataset(), field="of.t") == WANTED
+    with pytest.raises(UsageError, match="one part of the data: train, test"):
+        trained_on(datasets.DatasetDict({"train": data, "test": data}), field="text")
