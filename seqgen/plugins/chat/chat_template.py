@@ -93,6 +93,8 @@ class ChatTemplate:
         except TemplateSyntaxError as error:
             where = f"line {error.lineno}"
             raise SeqgenError(f"{self.name} is broken: {first_line(error)} ({where})") from None
+        except SyntaxError as error:  # of the Python code that Jinja makes of it
+            raise SeqgenError(f"{self.name} is broken: {error.msg}") from None
 
 
 @functools.lru_cache(maxsize=16)
@@ -173,10 +175,22 @@ def _with_facts(stored: StoredModel | StoredMixture) -> StoredModel:
 
 
 def _default_of(source: Any, name: str) -> str:
-    """Choose among the named templates of a model."""
+    """Choose among the named templates of a model.
+
+    Raises:
+        SeqgenError: there are several without a default, or it is no template.
+    """
     if isinstance(source, str):
         return source
-    named = {one["name"]: one["template"] for one in source}
+    try:
+        named = {one["name"]: one["template"] for one in source}
+    except (LookupError, TypeError):
+        named = {}
+    if not named or not all(isinstance(one, str) for one in named.values()):
+        raise SeqgenError(
+            f"{name} has a damaged chat template, neither text nor a list of named ones; give "
+            "--template FILE"
+        )
     if DEFAULT not in named and len(named) > 1:
         listed = ", ".join(named)
         raise SeqgenError(f"{name} has the chat templates {listed}, and none is the default")
@@ -291,6 +305,8 @@ class ChatModel:
         """
         loaded = self.loaded
         text, ids = self._encoder.encode(messages)
+        if not ids:
+            raise SeqgenError(f"{self.template.name} writes nothing for these messages")
         if not self._encoder.names:  # a template cannot write the start symbol
             unknown = first_unknown(loaded, text)
             if unknown is not None:

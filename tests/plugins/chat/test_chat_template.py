@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from seqgen.errors import SeqgenError
 from seqgen.plugins.chat import chat_template
-from seqgen.plugins.chat.chat_template import ChatModel, ChatTemplate, fit, read_messages
+from seqgen.plugins.chat.chat_template import (
+    ChatModel,
+    ChatTemplate,
+    _default_of,
+    fit,
+    read_messages,
+)
 from seqgen.settings import DataConfig
 from seqgen.store.loaded import LoadedModel
 from seqgen.text.framing import Framing
@@ -214,6 +220,7 @@ BROKEN = {
     "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}": "calls itself too often",
     "{{ range(10 ** 9) | list }}": "fails: ",
     "{% include '/etc/passwd' %}": "fails|refuses",
+    "{% for x in messages %}" * 25 + "{% endfor %}" * 25: "broken: too many statically nested",
 }
 
 
@@ -222,6 +229,17 @@ def test_a_broken_template_is_one_line(source):
     with pytest.raises(SeqgenError, match=BROKEN[source]) as caught:
         ChatTemplate(source, {}).render(turns("a"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_template_that_writes_nothing_is_refused():
+    with pytest.raises(SeqgenError, match="the chat template writes nothing"):
+        ours(LIBRARY, "{# nothing #}").prompt(0, turns("a"))
+
+
+@pytest.mark.parametrize("source", [5, [], [5], [{"name": "default"}], {"a": "b"}])
+def test_what_is_no_template_is_refused(source):
+    with pytest.raises(SeqgenError, match="smol has a damaged chat template"):
+        _default_of(source, "smol")
 
 
 def test_a_template_that_looks_at_the_length_of_a_name_is_refused():
