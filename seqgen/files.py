@@ -428,9 +428,13 @@ def begins_with(path: Path, signature: bytes) -> bool:
         return file.read(len(signature)) == signature
 
 
+# What messages call files that hold a copy of an input, by their names.
+TITLES_OF_COPIES: dict[str, str] = {}
+
+
 def input_title(name: str) -> str:
-    """Name a file for messages: "-" becomes standard input."""
-    return "standard input" if name == "-" else name
+    """Name a file for messages: "-" becomes standard input, and a copy what it is a copy of."""
+    return "standard input" if name == "-" else TITLES_OF_COPIES.get(name, name)
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -79,7 +79,7 @@ BROUGHT = {
     "serve": ("seqgen serve",),
     "smoothings": ("stupid-backoff", "witten-bell", "jelinek-mercer", "katz"),
     "speculative": ("--draft", "--lookup"),
-    "tables": (".csv", ".tsv", ".parquet", ".arrow"),
+    "tables": (".csv", ".tsv", ".parquet", ".arrow", "python-objects"),
     "textbook": ("textbook-rule",),
     "trackers": ("--log", "--tensorboard"),
     "tune": ("seqgen find-lr", "seqgen tune", "seqgen sweep", "--print-jobs"),

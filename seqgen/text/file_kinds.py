@@ -121,8 +121,8 @@ def ending_of_text(text: str) -> str:
 
 
 def extraction_advice(kind: FileKind, path: Path, head: bytes) -> str:
-    """Advise how to extract the text of a file of this type."""
-    instead = "" if path.exists() else "the file itself instead of a pipe, with "
+    """Name the type of a file, and advise how to extract its text: "a PDF: ..."."""
+    instead = "" if path.is_file() else "the file itself instead of a pipe, with "
     path = Path("FILE") if instead else path
     stem = path.name.removesuffix("".join(path.suffixes)) or path.name
     while any(path.with_name(f"{stem}{ending}").exists() for ending in (".txt", ".jsonl")):
@@ -133,7 +133,7 @@ def extraction_advice(kind: FileKind, path: Path, head: bytes) -> str:
         remedy += ", or --as-text to train on all of it" if kind.is_text else ""
     else:
         remedy = kind.remedy
-    return remedy.format(
+    return f"{kind.name}: " + remedy.format(
         file=shlex.quote(str(path)),
         stem=shlex.quote(str(path.with_name(stem))),
         folder=str(path.parent),

@@ -8,6 +8,7 @@ import glob
 import gzip
 import hashlib
 import lzma
+import os
 import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, AnyStr, Literal
 
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_unreadable
+from seqgen.files import input_title
 from seqgen.hooks import InstalledPlugin
 from seqgen.limits import whole_lines
 from seqgen.packages import require_packages
@@ -83,7 +85,7 @@ class Text:
     @property
     def name(self) -> str:
         """Name of the text in errors: its files."""
-        return ", ".join(map(str, self.paths))
+        return ", ".join(input_title(str(path)) for path in self.paths)
 
     def digest(self) -> str:
         """Compute the SHA-256 of the text as UTF-8, in hexadecimal."""
@@ -210,13 +212,12 @@ def text_files(names: Sequence[str | Path], as_text: bool = False) -> tuple[Path
 
 def no_text_error(name: str | Path, files: Sequence[Path]) -> SeqgenError:
     """Build the error that a folder or pattern contains no text."""
-    if fault := next(filter(None, (file_facts(path).fault for path in files)), None):
+    facts = filter(lambda facts: not facts.is_binary, map(file_facts, files))
+    if fault := next((one.fault for one in facts if one.fault), None):
         return SeqgenError(f"{name} has no text: {fault}")
     known = [(file_kinds().index(kind), path, kind) for path in files if (kind := file_kind(path))]
     _, path, kind = min(known, default=(None, files[0], None))
-    what = "a binary file"
-    if kind is not None:
-        what = f"{kind.name}: {extraction_advice(kind, path, read_head(path))}"
+    what = "a binary file" if kind is None else extraction_advice(kind, path, read_head(path))
     others = [each.name for each in files if each != path]
     more = f" (beside it: {first_names(others, 5)})" if others else ""
     return SeqgenError(f"{name} has no text: {path} is {what}{more}")
@@ -234,42 +235,70 @@ def file_kind(path: Path) -> FileKind | None:
 NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
-def binary_files(name: str | Path, as_text: bool = False) -> list[Path]:
-    """List the files of a folder or pattern that `text_files` skips."""
-    return [path for path in files_in(name) or () if is_binary(path, as_text)]
+def left_out_files(name: str | Path, as_text: bool = False) -> dict[Path, str]:
+    """List the files of a folder or pattern that `text_files` skips; and why, "" if not text."""
+    listed = (_entries_of(name) or {}).items()
+    left_out = [(path, why) for path, why in listed if why or is_binary(path, as_text)]
+    return {path: why or file_facts(path, as_text).fault for path, why in left_out}
 
 
 def files_in(given: str | Path) -> list[Path] | None:
-    """List the files of a folder or pattern; None for the name of a file.
+    """List the files of a folder or pattern, each once; None for the name of a file.
 
     Raises:
         UsageError: the name is empty.
         SeqgenError: it does not exist, or there is no file.
     """
+    listed = _entries_of(given)
+    return None if listed is None else [path for path, why in listed.items() if not why]
+
+
+def _entries_of(given: str | Path) -> dict[Path, str] | None:
+    """List what is in a folder or pattern, and why it is never read; see `files_in`."""
     name = Path(given)
     # Path("") would be the current folder; a shell's unset variable does not mean that.
     if not str(given):
         raise UsageError("there is no file without a name")
-    if name.is_dir():
-        inside = sorted(p for p in name.rglob("*") if p.is_file() and not _hidden(p, name))
-        if not inside:
+    # Functions of os.path, as a text that was given by mistake may be too long for a name.
+    if os.path.isdir(name):  # noqa: PTH112
+        inside = _why_not_read(p for p in name.rglob("*") if not _hidden(p, name))
+        if "" not in inside.values():
             raise SeqgenError(f"the folder {name} contains no file")
         return inside
-    if name.exists():
+    if os.path.exists(name):  # noqa: PTH110
         return None
+    hint = "; a text itself is read from standard input, or is text= in Python"
+    hint = hint if re.search(r"\s", str(name)) else ""
     if URL.match(str(given)):
         raise SeqgenError(f"{given} is a URL, and seqgen reads files: download it first")
     if glob.has_magic(str(name)):
-        matches = sorted(map(Path, glob.glob(str(name), recursive=True)))  # noqa: PTH207
-        files = [p for p in matches if p.is_file() and not _in_cache(p, name)]
-        if not files:
-            raise SeqgenError(f"no file matches {name}")
+        matches = map(Path, glob.glob(str(name), recursive=True))  # noqa: PTH207
+        files = _why_not_read(p for p in matches if not _in_cache(p, name))
+        if "" not in files.values():
+            raise SeqgenError(f"no file matches {name!s:.200}{hint}")
         return files
-    if name.is_symlink():
+    if os.path.islink(name):  # noqa: PTH114
         raise SeqgenError(f"{name} is a link to {name.readlink()}, which does not exist")
-    hint = "; a text itself is read from standard input" if re.search(r"\s", str(name)) else ""
-    hint = did_you_mean(name.name, (path.name for path in name.parent.glob("*"))) or hint
-    raise SeqgenError(f"there is no file {name}{hint}")
+    beside = map(os.path.basename, glob.glob(f"{glob.escape(str(name.parent))}/*"))  # noqa: PTH207
+    raise SeqgenError(f"there is no file {name!s:.200}{did_you_mean(name.name, beside) or hint}")
+
+
+def _why_not_read(paths: Iterable[Path]) -> dict[Path, str]:
+    """Say why each file of a folder is never read, "" if it may be, in sorted order.
+
+    A file with several names is read by the first that is no link.
+    """
+    reasons: dict[Path, str] = {}
+    first_of: dict[tuple[int, int], Path] = {}
+    for path in sorted(set(paths), key=lambda path: (path.is_symlink(), path)):
+        if path.is_file():
+            status = path.stat()
+            first = first_of.setdefault((status.st_dev, status.st_ino), path)
+            reasons[path] = "" if first == path else f"{path} is {first} again"
+        elif not path.is_dir():
+            dangling = not path.exists() and f"a link to {path.readlink()}, which does not exist"
+            reasons[path] = f"{path} is {dangling or 'a pipe or a device'}"
+    return dict(sorted(reasons.items()))
 
 
 def is_binary(path: Path, as_text: bool = False) -> bool:
@@ -350,7 +379,8 @@ class FileFacts:
     Attributes:
         taken: such as "12 pages, 34,567 characters"; "" if the reader of documents does not say it.
         fault: why it cannot be read, with its name; "" if it can.
-        is_binary: whether it begins as no text does, nor a token file; it is then not read further.
+        is_binary: whether it begins as no text does, nor a token file; it is then not read further,
+            and its fault says how to extract the text that it may have.
         is_empty: whether its text has no character.
     """
 
@@ -385,7 +415,9 @@ def _file_facts(path: Path, as_text: bool, changed: int, size: int) -> FileFacts
     kind = None if document_reader(path, as_text) else recognise_kind(path, head)
     zero = b"\0" in head and not head.startswith(TEXTS)
     if zero or (kind is not None and not kind.is_text):
-        return FileFacts(is_binary=True)
+        advised = kind is not None and kind.holds == "data"
+        fault = f"{path} is {extraction_advice(kind, path, head)}" if advised else ""
+        return FileFacts(fault=fault, is_binary=True)
     pieces, is_empty = decode_file(path, as_text), True
     try:
         while True:
@@ -489,7 +521,7 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             path, head = Path(name), raw[:HEAD_BYTES]
             kind = recognise_kind(path, head) if offset == 0 else None
             if kind is not None and not kind.is_text:
-                what = f"{kind.name}: {extraction_advice(kind, path, head)}"
+                what = extraction_advice(kind, path, head)
             elif encoding := wide_encoding_of(raw, offset):
                 what = _not_utf8(encoding)
             raise SeqgenError(f"{name} is {what}") from None

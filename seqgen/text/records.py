@@ -13,14 +13,13 @@ from typing import Any
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, did_you_mean
 from seqgen.limits import require_within_limit
-from seqgen.packages import MissingPackage
 from seqgen.text.file_kinds import JSON_LINES, ending_of_name
 from seqgen.text.reading import CHUNK_BYTES, decode_file, files_in, joined_blocks, lines
 from seqgen.wording import first_names, plural
 
 # Lines that a notice names.
 NAMED = 5
-NO_RECORDS = "; a record is a line of JSON, or one item of a list"
+NO_RECORDS = "; tables are not read from pipes; a record is a line of JSON, or one item of a list"
 # What Hugging Face datasets saves beside the shards of a data set, and of one in several splits.
 BESIDE_SHARDS = re.compile(r"(dataset_(info|dict)|state)\.json|cache-.*\.arrow")
 SPLITS = "dataset_dict.json"
@@ -38,11 +37,11 @@ def holds_records(path: Path) -> bool:
 
 
 def record_files(name: str) -> list[Path] | None:
-    """List the files of records in a folder or pattern; None for the name of a file.
+    """List the files of a folder or pattern, those of records first; None for the name of a file.
 
     Raises:
         UsageError: it is a folder of several splits, as Hugging Face datasets saves them.
-        SeqgenError: there is none.
+        SeqgenError: there is no file of records.
     """
     inside = files_in(name)
     if inside is None:
@@ -52,12 +51,11 @@ def record_files(name: str) -> list[Path] | None:
         one = next((path for path in splits if path.name == "train"), name)
         names = first_names([path.name for path in splits])
         raise UsageError(f"{name} has the splits {names}: give one, as {one}; --val takes another")
-    found = [path for path in inside if holds_records(path)]
-    found = [p for p in found if not BESIDE_SHARDS.fullmatch(p.name)]
-    if not found:
+    inside = [path for path in inside if not BESIDE_SHARDS.fullmatch(path.name)]
+    if not any(map(holds_records, inside)):
         endings = first_names(sorted({".jsonl", *hooks.record_readers()}))
         raise SeqgenError(f"{name} has no file of records ({endings})")
-    return found
+    return sorted(inside, key=lambda path: (not holds_records(path), path))
 
 
 @dataclass
@@ -73,7 +71,6 @@ class Texts:
         left_out: records without a text, so far, and the first of their lines, from 1.
         known: the keys of the last record.
         is_empty: whether no record so far has anything at the key.
-        is_damaged: whether the file could not be read to its end, or has no record.
     """
 
     name: str
@@ -85,7 +82,6 @@ class Texts:
     first: list[int] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
     is_empty: bool = True
-    is_damaged: bool = False
 
     def of_json(self, chunks: Iterable[str]) -> Iterator[str]:
         """Yield the texts of JSON Lines, or of a list in JSON, each with a newline.
@@ -94,20 +90,13 @@ class Texts:
             NoText: no record has a text.
         """
         for number, record in json_records(chunks, self.name):
-            yield from self._of(record, number)
-        self._check()
+            yield from self.texts_of(record, number)
+        self.check()
 
     def of_file(self, path: Path) -> Iterator[str]:
         """Yield the texts of a file; see `of_json`."""
         table = ending_of_name(path) not in JSON_LINES
-        try:
-            yield from self.of_table(path) if table else self.of_json(decode_file(path))
-        except NoText:
-            self.is_damaged = not self.left_out and (not self.known or self.key in self.known)
-            raise
-        except SeqgenError as error:
-            self.is_damaged = not isinstance(error, MissingPackage)
-            raise
+        yield from self.of_table(path) if table else self.of_json(decode_file(path))
 
     def of_table(self, path: Path) -> Iterator[str]:
         """Yield the texts of a table, such as a parquet file, batch by batch; see `of_json`.
@@ -121,20 +110,12 @@ class Texts:
         whole = {*whole, *(one for key in whole for one in key.split(","))}
         keys = {*whole, *(key.partition(".")[0] for key in whole)}
         for number, record in table_records(path, self.name, keys, known):
-            yield from self._of(record, number)
+            yield from self.texts_of(record, number)
         self.known = known
-        self._check()
+        self.check()
 
-    def of_items(self, items: Iterable[Any]) -> Iterator[str]:
-        """Yield the texts among Python objects: strings, and records with the key; see `of_json`.
-
-        Others, such as the missing values of a column, are left out.
-        """
-        for number, item in enumerate(items, start=1):
-            yield from self._of(item if isinstance(item, dict) else {self.key: item}, number)
-        self._check()
-
-    def _of(self, record: Any, number: int) -> Iterator[str]:
+    def texts_of(self, record: Any, number: int) -> Iterator[str]:
+        """Yield the text of a record with a newline; nothing, and count it, if it has none."""
         text, *others = (value_at(record, key) for key in (self.key, *self.beside))
         self.is_empty &= text is None
         if not all(isinstance(one, str) and not has_surrogates(one) for one in (text, *others)):
@@ -147,7 +128,8 @@ class Texts:
             text = text.removesuffix("\n").replace("\r\n", " ").replace("\n", " ")
         yield text if text.endswith("\n") else f"{text}\n"
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `NoText` if no record so far has a text."""
         if not self.taken:
             keys = f"; its records have {', '.join(self.known[:8])}" if self.known else ""
             if self.key in self.known and not self.beside:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError
+from seqgen.files import input_title
 from seqgen.text.file_kinds import FileKind, extraction_advice
 from seqgen.text.reading import (
     file_facts,
@@ -51,7 +52,7 @@ def _check(path: Path, as_text: bool) -> None:
     """Raise an error for a named file whose text must be extracted first, such as JSONL."""
     if (kind := _hiding_kind(path, as_text)) is not None:
         error = UsageError if kind.holds == "records" else SeqgenError
-        raise error(f"{path} is {kind.name}: {extraction_advice(kind, path, read_head(path))}")
+        raise error(f"{path} is {extraction_advice(kind, path, read_head(path))}")
 
 
 def _texts(name: str | Path, inside: Sequence[Path], as_text: bool) -> list[Path]:
@@ -104,6 +105,7 @@ def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
         for kind in dict.fromkeys(kind for _, kind in kinds if kind.holds == "markup"):
             path, *pages = [path for path, each in kinds if each is kind]
             more = f" and {len(pages):,} more are" if pages else " is"
-            yield f"{path}{more} {kind.name}: {extraction_advice(kind, path, b'')}"
+            yield f"{path}{more} {extraction_advice(kind, path, b'')}"
         if inside is None and not as_text and not kinds and has_nul(files[0]):
-            yield f"{name} contains NUL characters, as binary files do; they are trained on too"
+            title = input_title(str(name))
+            yield f"{title} contains NUL characters, as binary files do; they are trained on too"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,6 @@ from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.torch_models import choose_products
 from seqgen.text.reading import CHUNK_BYTES, joined_blocks
-from seqgen.text.records import Texts
 from seqgen.text.sources import require_equal_widths
 from seqgen.text.split import held_out_path
 from seqgen.text.training_files import file_notices
@@ -70,7 +69,7 @@ from seqgen.training.session import (
     write_new,
 )
 from seqgen.training.with_ngram import add_ngrams, count_ngrams, finish, order_of
-from seqgen.wording import first_names, plural
+from seqgen.wording import plural
 
 # A name that is made has so many characters of the file's.
 MOST_OF_STEM = 100
@@ -209,27 +208,10 @@ def train_given(
         texts = checked_strings(text)
     else:
         require(text is None, "give data or text to train on, and not both")
-        texts = _texts_of(data, field, options)
+        load = hooks.load_method("records", "python-objects", "data of Python objects")
+        texts = load(data, field, options)
     kept = store.keep_text(joined_blocks((piece.encode() for piece in texts), CHUNK_BYTES))
     return train([kept], **{"stem": "text", **options})
-
-
-def _texts_of(items: Iterable[Any], field: str | None, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of a column, of records, or of other strings; report what has none.
-
-    Each ends with a newline; with documents "line", that is its only one.
-    """
-    # A frame of pandas or polars, or what has a name for each column or part, gives those names.
-    columns = getattr(items, "columns", items if isinstance(items, Mapping) else None)
-    if columns is not None:
-        names, column = [*map(str, getattr(items, "column_names", columns))], field or "text"
-        require(column in names, f"give field, or one part of the data: {first_names(names)}")
-        items = items[column]
-    settings = {**options.get("settings", {}), **options}
-    found = Texts("the data", field or "text", one_line=settings.get("documents") == "line")
-    yield from found.of_items(items)
-    if found.notice:
-        options.get("report", lambda event: None)(Notice(text=found.notice))
 
 
 @ending_as_ctrl_c()

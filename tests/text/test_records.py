@@ -295,11 +295,13 @@ def test_damaged_tables_of_a_folder_are_left_out(tmp_path, capsys):
 
 def test_damaged_shards_of_pairs(tmp_path, capsys):
     rows = "".join(json.dumps({"a": f"a {n}", "b": f"b {n}"}) + "\n" for n in range(9))
-    (tmp_path / "a.jsonl").write_text(rows)
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(rows.encode())[:-20])
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(rows)
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(rows.encode())[:-20])
     fields = ("--source-field", "a", "--target-field", "b", "--val", "none", "--name", "p")
     how = ("--model", "seq2seq", "--steps", "1", "--hidden-size", "4", "--layers", "1")
-    assert run(["train", str(tmp_path), *fields, *how]) == 0
+    assert run(["train", str(folder), *fields, *how]) == 0
     assert capsys.readouterr().err.count("left out: ") == 1
     assert store.find("p").record["data"]["lines"] == 9
 

@@ -1,7 +1,9 @@
+import bz2
 import gzip
 import hashlib
 import itertools
 import lzma
+import os
 import re
 
 import numpy as np
@@ -15,11 +17,12 @@ from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError
 from seqgen.text import reading
+from seqgen.text.file_kinds import extraction_advice, recognise_kind
 from seqgen.text.reading import (
     Text,
-    binary_files,
     decode_blocks,
     join_files,
+    left_out_files,
     lines,
     survey,
     text_files,
@@ -285,12 +288,31 @@ def test_a_folder_is_its_texts(tmp_path):
     for name in (tmp_path, tmp_path / "*", tmp_path / "**"):
         read = [path.name for path in text_files([name])]
         assert read == ["a.txt", "c.txt.gz", "f.txt", "g.tok", "i.txt"]
-        assert [path.name[0] for path in binary_files(name)] == ["b", "d", "e", "h"]
+        assert [path.name[0] for path in left_out_files(name)] == ["b", "d", "e", "h"]
     (cache / "k.txt").write_text("asked for")
     assert text_files([cache]) == text_files([cache / "*"]) == (cache / "k.txt",)
     assert text_files([tmp_path / "b.png"]) == (tmp_path / "b.png",)  # it is asked for
     with pytest.raises(SeqgenError, match=r"\*\.[a-z]* has no text: .*b\.png"):
         text_files([tmp_path / "*.png"])
+
+
+def test_other_names_of_a_file_pipes_and_dangling_links_are_left_out(
+    tmp_path,
+):
+    (tmp_path / "b.txt").write_text("text\n")
+    (tmp_path / "a.txt").symlink_to("b.txt")
+    (tmp_path / "c.txt").hardlink_to(tmp_path / "b.txt")
+    (tmp_path / "d.txt").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "e.txt")
+    for name in (tmp_path, tmp_path / "*", f"{tmp_path}/**"):
+        assert text_files([name]) == (tmp_path / "b.txt",)
+        said = {path.name: why for path, why in left_out_files(name).items()}
+        assert said == {
+            "a.txt": f"{tmp_path}/a.txt is {tmp_path}/b.txt again",
+            "c.txt": f"{tmp_path}/c.txt is {tmp_path}/b.txt again",
+            "d.txt": f"{tmp_path}/d.txt is a link to nowhere, which does not exist",
+            "e.txt": f"{tmp_path}/e.txt is a pipe or a device",
+        }
 
 
 # Files that are no UTF-8 text or damaged, perhaps only after their first megabyte, and why.
@@ -323,7 +345,7 @@ def test_a_damaged_text_is_an_error_by_its_name_and_left_out_of_a_folder(tmp_pat
     (tmp_path / "a.txt").write_bytes(b"text\n")
     for data in (tmp_path, tmp_path / "*"):
         assert text_files([data]) == (tmp_path / "a.txt",)
-        assert binary_files(data) == [faulty]
+        assert [*left_out_files(data)] == [faulty]
     faulty.write_bytes(b"text again\n")  # what was found out is not kept longer than the file
     if faulty.suffix == ".txt":
         assert text_files([tmp_path]) == tuple(sorted([tmp_path / "a.txt", faulty]))
@@ -353,6 +375,34 @@ def test_commands_leave_damaged_texts_out_of_a_folder(tmp_path, capsys):
     for data in (folder, folder / "latin.txt"):
         assert run(["train", str(data), "--model", "ngram", "--name", "n"]) == 1
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_files_that_may_hold_a_text_are_left_out_with_advice(tmp_path, capsys):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("the cat sat\n" * 20)
+    for name, head in {
+        "b.parquet": b"PAR1\0",
+        "c.pdf.gz": gzip.compress(b"%PDF-1.4\n"),
+        "d.txt.bz2": bz2.compress(b"text"),
+    }.items():
+        (folder / name).write_bytes(head)
+    (folder / "e.txt").symlink_to("a.txt")
+    assert run(["train", str(folder), "--model", "ngram", "--name", "m"]) == 0
+    said = capsys.readouterr().err
+    for line in (
+        f"{folder}/b.parquet is parquet: give --field NAME",
+        f"{folder}/c.pdf.gz is a PDF: extract its text first",
+        f"{folder}/d.txt.bz2 is compressed with bzip2: decompress it first",
+        f"{folder}/e.txt is {folder}/a.txt again",
+    ):
+        assert f"left out: {line}" in said
+    assert store.find("m").record["data"]["characters"] == 240
+    os.mkfifo(folder / "f.gz")
+    kind = recognise_kind(folder / "f.gz", b"\x1f\x8b")
+    assert "or use the file itself instead of a pipe, with a name that ends in .gz" in (
+        extraction_advice(kind, folder / "f.gz", b"")
+    )
 
 
 def test_a_picture_beside_a_text_is_told_and_does_not_stop_training(tmp_path, capsys):

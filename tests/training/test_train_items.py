@@ -58,6 +58,7 @@ def test_columns_of_pandas():
     assert trained_on(frame.rename(columns={"t": "text"})) == WANTED
     with pytest.raises(UsageError, match="give field, or one part of the data: t, n"):
         trained_on(frame)
+    assert trained_on(frame.dropna(), field="n,t") == "0\talpha b\n2\té gamma \n4\t\n"
 
 
 def test_columns_of_polars():
@@ -65,6 +66,29 @@ def test_columns_of_polars():
     texts = [text if isinstance(text, str) else None for text in TEXTS]
     frame = polars.DataFrame({"t": texts})
     assert trained_on(frame["t"]) == WANTED == trained_on(frame, field="t")
+    assert trained_on(frame.lazy(), field="t") == WANTED
+    nested = polars.DataFrame({"of": [{"t": text} for text in texts]})
+    assert trained_on(nested, field="of.t") == WANTED
+
+
+def test_tables_of_pyarrow():
+    pyarrow = pytest.importorskip("pyarrow")
+    texts = [text if isinstance(text, str) else None for text in TEXTS]
+    table = pyarrow.table({"text": texts, "n": range(5), "of": [{"t": text} for text in texts]})
+    assert trained_on(table) == WANTED == trained_on(table, field="of.t")
+    assert trained_on(table.slice(0, 1), field="n,text") == "0\talpha b\n"
+    for field in ("txt", "n,txt"):
+        with pytest.raises(UsageError, match="no column 'txt'; give field, or one part") as caught:
+            trained_on(table, field=field)
+        assert "alpha" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_of_texts_is_refused_with_the_name_of_the_argument_for_texts(kind):
+    for text in ("a long text " * 400, "a/long/text of parts" * 900, "no such file"):
+        with pytest.raises(SeqgenError, match="text= in Python") as caught:
+            seqgen.train(kind([text]), **COUNT)
+        assert len(str(caught.value)) < 300
 
 
 def test_names_of_columns_and_parts_are_no_texts():

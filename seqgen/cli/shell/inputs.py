@@ -17,8 +17,9 @@ from seqgen import hooks
 from seqgen.cli.shell import recording
 from seqgen.cli.shell.output import announce, say
 from seqgen.errors import SeqgenError, UsageError, reporting_unreadable
-from seqgen.files import input_title
+from seqgen.files import TITLES_OF_COPIES, input_title
 from seqgen.limits import read_whole
+from seqgen.packages import MissingPackage
 from seqgen.settings import require
 from seqgen.wording import first_names, plural
 
@@ -114,13 +115,10 @@ class Pipe:
 
     def pass_on(self) -> Iterator[bytes]:
         """Yield all blocks from the beginning without buffering new ones, for the last reader."""
-        kept = list(self._blocks_kept())
+        self._kept.seek(0)
+        kept = list(iter(lambda: self._kept.read(BLOCK), b""))
         self._passed = True
         return chain(kept, self._coming)
-
-    def _blocks_kept(self) -> Iterator[bytes]:
-        self._kept.seek(0)
-        yield from iter(lambda: self._kept.read(BLOCK), b"")
 
     def begins_with(self, word: bytes) -> bool:
         """Check whether the first bytes are `word`, reading no more blocks than needed."""
@@ -312,8 +310,10 @@ class Inputs:
                 kept += [self._kept(source) for source in new]
             else:  # a folder's own name, from which the model's is made, unless a part was read
                 kept += [name] if len(new) == len(sources) else [source.name for source in new]
-        if self.left_out and not kept:
-            raise SeqgenError(next(iter(self.left_out.values())))
+        if by_identity and self.left_out and not kept:
+            reasons = self.left_out.values()
+            other_field = (why for why in reasons if "records have" in why or "did you mean" in why)
+            raise SeqgenError(next(chain(other_field, reasons)))
         return kept
 
     def keep_beside(self, names: Iterable[str]) -> list[str | Path]:
@@ -336,7 +336,7 @@ class Inputs:
         kept, *others = map(Path, self.keep_beside([val]) if beside else self.keep([val]))
         if others:  # texts of the records of a folder, each of which ends with a newline
             blocks = chain.from_iterable(map(_blocks_of, [kept, *others]))
-            kept = self._linked(store.keep_text(blocks), f"{Path(val).stem}.txt")
+            kept = self._linked(store.keep_text(blocks), f"{Path(val).stem}.txt", val)
         return str(kept.resolve())
 
     def _say_if_known(self, source: Input, by_identity: dict[Identity | None, Input]) -> bool:
@@ -369,17 +369,14 @@ class Inputs:
 
     def _say_what_is_read(self, name: str, paths: Sequence[Path]) -> None:
         """Say which files of a folder are left out, and what was taken from each document."""
-        from seqgen.text.reading import binary_files, document_facts, file_facts
+        from seqgen.text.reading import document_facts, left_out_files
 
-        others = {
-            path: file_facts(path, self._as_text)
-            for path in binary_files(name, self._as_text)
-            if path not in paths
-        }
-        if binary := [str(path) for path, facts in others.items() if facts.is_binary]:
+        listed = left_out_files(name, self._as_text).items()
+        others = {str(path): why for path, why in listed if path not in paths}
+        if binary := [path for path, why in others.items() if not why]:
             left_out = f"{plural(len(binary), 'file')} of {name} left out"
             announce(f"{left_out}: not text ({first_names(binary, 3)})")
-        faults = [f"left out: {facts.fault}" for facts in others.values() if facts.fault]
+        faults = [f"left out: {why}" for why in others.values() if why]
         read = {path: document_facts(path) for path in (() if self._as_text else paths)}
         taken = [f"{path}: {facts.taken}" for path, facts in read.items() if facts and facts.taken]
         for said, noun, what in ((faults, "file", "left out"), (taken, "document", "read")):
@@ -424,7 +421,8 @@ class Inputs:
                 # Names what it is, if it begins as no text does.
                 ending = ending_of_text(next(source.chunks(), ""))
             kept = store.keep_text(source.content.pass_on())
-            self._kept_texts[source.identity] = self._linked(kept, _stem(source) + ending)
+            link = self._linked(kept, _stem(source) + ending, source.title)
+            self._kept_texts[source.identity] = link
         return self._kept_texts[source.identity]
 
     def _kept_texts_of(self, source: Input, name: str, key: str, beside: str | None) -> Path | None:
@@ -437,10 +435,10 @@ class Inputs:
             beside: another key, at which all records that are read have a text.
 
         Returns:
-            None for a file of a folder that is damaged or has no record, which is reported.
+            None for a file of a folder that is damaged or has no text, which is reported.
 
         Raises:
-            SeqgenError: the file is damaged and was named itself, or no record has a text.
+            SeqgenError: the file was named itself and is damaged, or no record has a text.
         """
         from seqgen import store
         from seqgen.text.file_kinds import ending_of_name
@@ -448,26 +446,26 @@ class Inputs:
         from seqgen.text.records import Texts, holds_records
 
         path = source.content if isinstance(source.content, Path) else None
-        if path is not None and not holds_records(path):
-            hooks.require_plugin(ending_of_name(path), f"--field of {source.title}")
-            reads = "reads .jsonl and .parquet files, and tables"
-            raise UsageError(f"--field {reads}, and not {source.title}")
         found = Texts(source.title, key, self._one_line, () if beside is None else (beside,))
         if path is not None:
             texts = found.of_file(path)
         else:
             texts = found.of_json(source.pass_on() if beside is None else source.chunks())
         try:
+            if path is not None and not holds_records(path):
+                hooks.require_plugin(ending_of_name(path), f"--field of {source.title}")
+                reads = "reads .jsonl and .parquet files, and tables"
+                raise UsageError(f"--field {reads}, and not {source.title}")
             kept = store.keep_text(joined_blocks((text.encode() for text in texts), CHUNK_BYTES))
         except SeqgenError as error:
-            if source.name == name or not found.is_damaged:
+            if source.name == name or isinstance(error, MissingPackage):
                 raise
             if source.name not in self.left_out:  # pairs are read twice
                 self._leave_out(source.name, str(error))
             return None
         if found.notice and not self._quiet and key == self._field:
             announce(found.notice)
-        return self._linked(kept, f"{_stem(source)}.txt")
+        return self._linked(kept, f"{_stem(source)}.txt", source.title)
 
     def _leave_out(self, name: str, fault: str) -> None:
         """Note why a file of a folder is not read; announce the first ones."""
@@ -476,7 +474,7 @@ class Inputs:
         if more <= 1 and not self._quiet:
             announce(f"left out: {fault}" if more < 1 else "more are left out: see seqgen data")
 
-    def _linked(self, kept: Path, name: str) -> Path:
+    def _linked(self, kept: Path, name: str, title: str) -> Path:
         """Create a link with a readable name to a cached file, whose own name is a hash.
 
         A model is called by the name of its text, and a person must be able to say it.
@@ -488,6 +486,7 @@ class Inputs:
             link.symlink_to(kept.resolve())
         except (OSError, NotImplementedError):  # a platform without links
             return kept
+        TITLES_OF_COPIES[str(link)] = title
         return link
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Begins another line of a fact in the table.
 _NEXT_LINE = f"\n{'':25}"
+# Documents whose beginning is shown.
+SAMPLES_SHOWN = 5
 
 
 class Reported(Options):
@@ -70,11 +72,11 @@ def data(reported: Reported, out: RecordedOutput) -> None:
 
 def _left_out(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the files of folders and patterns that are not read, and why."""
-    from seqgen.text.reading import binary_files, file_facts
+    from seqgen.text.reading import left_out_files
 
     for name in names:
-        for path in binary_files(name) if name != "-" else ():
-            yield str(path), file_facts(path).fault or f"{path} is not text"
+        for path, why in left_out_files(name).items() if name != "-" else ():
+            yield str(path), why or f"{path} is not text"
 
 
 def _facts(report: DataReport) -> dict[str, str]:
@@ -105,7 +107,9 @@ def _facts(report: DataReport) -> dict[str, str]:
     }
     for line in most[:3]:
         facts["boilerplate"] += f"{_NEXT_LINE}{count(line['count'])} x {one_line(line['text'])}"
-    documents = (f"{one_line(name)}: {taken}" for name, taken in report.documents.items())
+    documents = [f"{one_line(name)}: {taken}" for name, taken in report.documents.items()]
+    for number, sample in enumerate([*report.samples.values()][:SAMPLES_SHOWN]):
+        documents[number] += f"{_NEXT_LINE}  {one_line(sample)}"
     rows = {"documents": documents, "left out": map(one_line, report.left_out.values())}
     listed = {name: _NEXT_LINE.join(row) for name, row in rows.items()}
     return facts | {name: row for name, row in listed.items() if row}

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import re
+import textwrap
 import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqgen.errors import SeqgenError
+from seqgen.files import input_title
 from seqgen.plugins.data.counting import MOST_WORDS, Curve, LineCounts, WordCounts
 from seqgen.settings import DataConfig
 from seqgen.text.overlap import LEAST, Overlap, overlap_of_lines
-from seqgen.text.reading import Surveyor, Text, document_facts, lines
+from seqgen.text.reading import Surveyor, Text, decode_file, document_facts, lines
 from seqgen.text.split import split_text
 from seqgen.text.tokenizers.char import CharTokenizer
 from seqgen.wording import ShortRepr, plural
@@ -65,6 +68,7 @@ class DataReport(ShortRepr):
     Attributes:
         files: names.
         documents: what was taken from each file that is no plain text, by its name.
+        samples: the beginning of the text that was taken from each of them, by its name.
         left_out: why each file of a folder or pattern that is left out is not read, by its name.
         bytes: of UTF-8.
         characters: code points.
@@ -95,6 +99,7 @@ class DataReport(ShortRepr):
 
     files: list[str]
     documents: dict[str, str]
+    samples: dict[str, str]
     left_out: dict[str, str]
     bytes: int
     characters: int
@@ -159,8 +164,9 @@ def data_report(text: Text, config: DataConfig, left_out: Mapping[str, str]) -> 
     held_out = None if split.val is None else overlap_of_lines(split.train, split.val, least)
     again = _SecondPass(text, words, copies)
     report = DataReport(
-        files=[str(path) for path in text.paths],
-        documents=dict(_documents(text)),
+        files=[input_title(str(path)) for path in text.paths],
+        documents=(documents := dict(_documents(text))),
+        samples={name: _sample(Path(name)) for name in documents},
         left_out=dict(left_out),
         bytes=facts.bytes,
         characters=facts.characters,
@@ -196,6 +202,12 @@ def _documents(text: Text) -> Iterator[tuple[str, str]]:
         facts = document_facts(path)
         if facts is not None and facts.taken:
             yield str(path), facts.taken
+
+
+def _sample(path: Path) -> str:
+    """Return the beginning of a document's text on one line, in about `SHOWN` characters."""
+    words = next(filter(str.strip, decode_file(path)), "")[: 10 * SHOWN].split()
+    return textwrap.shorten(" ".join(words), SHOWN, placeholder=" ...") or words[0][:SHOWN]
 
 
 def _share(part: float, whole: float) -> float:

@@ -1,4 +1,4 @@
-"""Tables for --field: CSV, TSV and parquet files, and data sets of Hugging Face datasets.
+"""Tables for --field: CSV, TSV and parquet files, data sets of Hugging Face datasets; data frames.
 
 Pages: docs/text.md
 """
@@ -14,4 +14,5 @@ PLUGIN = Plugin(
         ".parquet": "arrow:read_parquet",
         ".arrow": "arrow:read_arrow",
     },
+    methods={"records": {"python-objects": "frames:texts_of_objects"}},
 )

@@ -254,11 +254,12 @@ def test_what_cannot_be_read_is_left_out_of_a_folder(tmp_path, capsys):
     assert run(["data", str(folder), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["documents"] == {f"{folder}/b.html": "5 characters"}
+    assert report["samples"] == {f"{folder}/b.html": "page"}
     damaged = {name: f"{name} is damaged: File is not a zip file" for name in epubs}
     assert report["left_out"] == {f"{folder}/c.png": f"{folder}/c.png is not text", **damaged}
     assert run(["data", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert re.search(rf"^documents +{folder}/b.html: 5 characters$", out, re.MULTILINE)
+    assert re.search(rf"^documents +{folder}/b.html: 5 characters\n +page$", out, re.MULTILINE)
     assert re.search(rf"^left out +{folder}/c.png is not text$", out, re.MULTILINE)
     assert all(f"{line}\n" in out for line in damaged.values())
     for name in ("a.txt", "b.html"):
@@ -282,7 +283,12 @@ def test_more_documents_than_are_named_are_counted(tmp_path, capsys):
     assert said.count(": 5 characters\n") == 5
     assert "3 more documents read: see seqgen data\n" in said
     assert run(["data", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count(": 5 characters\n") == 8
+    out = capsys.readouterr().out
+    assert out.count(": 5 characters\n") == 8 and len(re.findall("^ +page$", out, re.M)) == 5
+    (tmp_path / "0.html").write_text("<p>" + "word " * 100)
+    assert run(["data", str(tmp_path), "--json"]) == 0
+    samples = json.loads(capsys.readouterr().out)["samples"]
+    assert len(samples) == 8 and len(samples[f"{tmp_path}/0.html"]) <= 60
 
 
 @pytest.mark.slow

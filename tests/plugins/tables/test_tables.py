@@ -102,6 +102,45 @@ def test_a_quote_that_is_never_closed_is_an_error_with_its_line(content, line, t
     assert read_text() == "a\nb\n"
 
 
+@needs("data")
+def test_tables_without_the_column_and_other_files_of_a_folder_are_left_out(tmp_path, capsys):
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for name, content in {
+        "a.csv": "id,text\n1,a\n",
+        "b.tsv": "id\tother\n1\tb\n",
+        "c.jsonl": '{"text": "c"}\n',
+        "d.txt": "d\n",
+        "e.html": "<p>e</p>",
+    }.items():
+        (folder / name).write_text(content)
+    assert run(["train", str(folder), "--field", "text", *COUNT]) == 0
+    said = capsys.readouterr().err
+    wrong = f"{folder}/b.tsv has no record with a text 'text'; its records have id, other"
+    assert f"left out: {wrong}\n" in said and read_text() == "a\nc\n"
+    assert all(f"and not {folder}/{name}\n" in said for name in ("d.txt", "e.html"))
+    assert run(["data", str(folder), "--field", "text", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["files"] == [f"{folder}/a.csv", f"{folder}/c.jsonl"]
+    assert [*report["left_out"]] == [f"{folder}/{name}" for name in ("b.tsv", "d.txt", "e.html")]
+    assert run(["data", str(folder), "--field", "text"]) == 0
+    assert "files                    a.csv, c.jsonl\n" in capsys.readouterr().out
+    assert wrong in refusal(capsys, "train", folder / "b.tsv", "--field", "text", *COUNT)
+    for name in ("a.csv", "c.jsonl"):
+        (folder / name).unlink()
+    assert wrong in refusal(capsys, "train", folder, "--field", "text", *COUNT)
+
+
+def test_a_table_by_a_pipe_and_nul_characters(tmp_path, stdin, capsys):
+    stdin(b"id,text\n1,a\n")
+    said = refusal(capsys, "train", "-", "--field", "text", *COUNT)
+    assert "tables are not read from pipes" in said
+    path = tmp_path / "nul.csv"
+    path.write_text("id,text\n1,a\0b\n")
+    assert run(["train", str(path), "--field", "text", *COUNT]) == 0
+    assert f"{path} contains NUL characters" in capsys.readouterr().err
+
+
 def test_a_tab_separated_file_without_a_field_is_pairs(tmp_path):
     (tmp_path / "d.tsv").write_text("ab\tba\n" * 20)
     assert run(["train", str(tmp_path / "d.tsv"), *TRANSLATE]) == 0
