@@ -31,6 +31,10 @@ class NoText(SeqgenError):  # noqa: N818
     """No record has a text at the key."""
 
 
+class OtherKeys(NoText):
+    """No record has a text at the key, and there are records with other keys."""
+
+
 def holds_records(path: Path) -> bool:
     """Check whether a file name is that of JSON Lines, or of a table that a plugin reads."""
     return ending_of_name(path) in {*JSON_LINES, *hooks.record_readers()}
@@ -138,7 +142,8 @@ class Texts:
             absent = next((key for key in self.beside if key not in self.known), self.key)
             absent = absent if self.key in self.known else self.key
             hint = did_you_mean(absent, self.known) or keys or NO_RECORDS
-            raise NoText(f"{self.name} has no record with a text {absent!r}{hint}")
+            kind = OtherKeys if self.known else NoText
+            raise kind(f"{self.name} has no record with a text {absent!r}{hint}")
 
     @property
     def notice(self) -> str | None:

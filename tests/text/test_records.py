@@ -300,8 +300,8 @@ def test_damaged_shards_of_pairs(tmp_path, capsys):
     (folder / "a.jsonl").write_text(rows)
     (folder / "b.jsonl.gz").write_bytes(gzip.compress(rows.encode())[:-20])
     fields = ("--source-field", "a", "--target-field", "b", "--val", "none", "--name", "p")
-    how = ("--model", "seq2seq", "--steps", "1", "--hidden-size", "4", "--layers", "1")
-    assert run(["train", str(folder), *fields, *how]) == 0
+    options = ("--model", "seq2seq", "--steps", "1", "--hidden-size", "4", "--layers", "1")
+    assert run(["train", str(folder), *fields, *options]) == 0
     assert capsys.readouterr().err.count("left out: ") == 1
     assert store.find("p").record["data"]["lines"] == 9
 

@@ -229,7 +229,7 @@ class Inputs:
         trains: read the files of folders that plugins train on, such as conversations in parquet.
 
     Attributes:
-        left_out: why damaged files of records in folders are not read, by name.
+        left_out: why files of folders are not read as records, by name.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Inputs:
         self._known: dict[Identity | None, Input] = {}
         self._kept_texts: dict[Identity | None, Path] = {}
         self._told: set[str] = set()
-        self.left_out: dict[str, str] = {}
+        self.left_out: dict[str, SeqgenError] = {}
         self._folders: list[tempfile.TemporaryDirectory] = []
 
     def open(self, names: Iterable[str]) -> list[Input]:
@@ -311,9 +311,9 @@ class Inputs:
             else:  # a folder's own name, from which the model's is made, unless a part was read
                 kept += [name] if len(new) == len(sources) else [source.name for source in new]
         if by_identity and self.left_out and not kept:
-            reasons = self.left_out.values()
-            other_field = (why for why in reasons if "records have" in why or "did you mean" in why)
-            raise SeqgenError(next(chain(other_field, reasons)))
+            from seqgen.text.records import OtherKeys
+
+            raise min(self.left_out.values(), key=lambda why: not isinstance(why, OtherKeys))
         return kept
 
     def keep_beside(self, names: Iterable[str]) -> list[str | Path]:
@@ -461,13 +461,13 @@ class Inputs:
             if source.name == name or isinstance(error, MissingPackage):
                 raise
             if source.name not in self.left_out:  # pairs are read twice
-                self._leave_out(source.name, str(error))
+                self._leave_out(source.name, error)
             return None
         if found.notice and not self._quiet and key == self._field:
             announce(found.notice)
         return self._linked(kept, f"{_stem(source)}.txt", source.title)
 
-    def _leave_out(self, name: str, fault: str) -> None:
+    def _leave_out(self, name: str, fault: SeqgenError) -> None:
         """Note why a file of a folder is not read; announce the first ones."""
         self.left_out[name] = fault
         more = len(self.left_out) - DOCUMENTS_NAMED

@@ -59,8 +59,9 @@ def data(reported: Reported, out: RecordedOutput) -> None:
         as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
     )
     text = Text(text_files(names), ending=document_ending(config.documents))
-    others = dict(_left_out(reported.files)) if reported.field is None else inputs.left_out
-    report = data_report(text, config, others)
+    by_field = reported.field is not None
+    others = inputs.left_out.items() if by_field else _left_out(reported.files)
+    report = data_report(text, config, {name: str(why) for name, why in others})
     if out.record(report):
         return
     put_facts(_facts(report))

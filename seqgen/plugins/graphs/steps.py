@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # A cache whose blocks have stayed in place for so many steps probably stays longer. Capturing a
 # graph takes as long as ten steps without one.
 STEPS_BEFORE_CAPTURE = 4
-# A graph of more rows than twice those of a step would compute too much for nothing.
-MOST_ROWS_PER_ROW = 2
+# Largest ratio of the rows of a graph to those of a step: padding rows cost time.
+MOST_PADDING = 2
 
 
 class FixedStep:
@@ -48,13 +48,13 @@ class FixedStep:
         self.model, self.rows, self.slots = model, len(state.starts), state.tokens.shape[1]
         self.blocks = state.tokens, state.keys, state.values
         # The newest slot, then the first slot and the token of each row.
-        self.given = torch.zeros(1 + 2 * self.rows, dtype=torch.int64, device=model.device)
+        self.inputs = torch.zeros(1 + 2 * self.rows, dtype=torch.int64, device=model.device)
         self.logits = model.like.new_empty(0)
 
-    def give(self, tokens: Sequence[int], starts: Sequence[int], slot: int) -> None:
-        """Copy what differs from step to step to the device.
+    def set_inputs(self, tokens: Sequence[int], starts: Sequence[int], slot: int) -> None:
+        """Copy the inputs of a step to the device.
 
-        Rows that a step does not have read token 0 into a window of one token.
+        Padding rows read token 0 into a window of one token.
 
         Args:
             tokens: of each row that the step has.
@@ -63,12 +63,12 @@ class FixedStep:
         """
         spare = self.rows - len(tokens)
         numbers = [slot, *starts, *[slot] * spare, *tokens, *[0] * spare]
-        self.given.copy_(torch.tensor(numbers))
+        self.inputs.copy_(torch.tensor(numbers))
 
     def compute(self) -> None:
-        """Read the given tokens into the cache, and compute the logits after them."""
-        slot, starts = self.given[:1], self.given[1 : 1 + self.rows]
-        tokens = self.given[1 + self.rows :, None]  # (B, 1)
+        """Add the input tokens to the cache, and compute the logits after them."""
+        slot, starts = self.inputs[:1], self.inputs[1 : 1 + self.rows]
+        tokens = self.inputs[1 + self.rows :, None]  # (B, 1)
         seen = self._seen(slot, starts)
         ids, keys, values = self.blocks
         ids.index_copy_(1, slot, tokens)
@@ -106,7 +106,7 @@ class CapturedStep(FixedStep):
         with torch.cuda.stream(side):
             # Libraries allocate memory and choose kernels in their first call, which must not be
             # captured. It writes to the next slot, which the first replay writes to again.
-            self.give([0] * self.rows, [state.end] * self.rows, state.end)
+            self.set_inputs([0] * self.rows, [state.end] * self.rows, state.end)
             self.compute()
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
@@ -115,7 +115,7 @@ class CapturedStep(FixedStep):
 
     def run(self, tokens: Sequence[int], state: KVCache) -> np.ndarray:
         """Replay the step for the rows of a cache that lies in this graph's blocks."""
-        self.give(tokens, state.starts, state.end)
+        self.set_inputs(tokens, state.starts, state.end)
         self.graph.replay()
         state.end += 1
         return self.logits[: len(tokens)].cpu().numpy()
@@ -148,7 +148,7 @@ class ReplayedSteps:
         if place != self._place:
             self._place, self._same_place, self.graph = place, 0, None
         rows = len(state.starts)
-        if self.graph is not None and not rows <= self.graph.rows <= MOST_ROWS_PER_ROW * rows:
+        if self.graph is not None and not rows <= self.graph.rows <= MOST_PADDING * rows:
             self._same_place, self.graph = 0, None
         self._same_place += 1
         if self._same_place <= STEPS_BEFORE_CAPTURE:

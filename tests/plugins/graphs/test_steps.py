@@ -27,7 +27,7 @@ SETTINGS = {"gpt2": GPT2, "llama": LLAMA, "gemma": GEMMA}
 
 
 class EagerStep(FixedStep):
-    """What a graph would replay, computed call by call."""
+    """A `FixedStep` that is computed operation by operation, as no CPU has CUDA graphs."""
 
     made = 0
 
@@ -36,7 +36,7 @@ class EagerStep(FixedStep):
         EagerStep.made += 1
 
     def run(self, tokens, state):
-        self.give(tokens, state.starts, state.end)
+        self.set_inputs(tokens, state.starts, state.end)
         self.compute()
         state.end += 1
         return self.logits[: len(tokens)].numpy()
