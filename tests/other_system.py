@@ -44,7 +44,8 @@ ATTRIBUTES = {
     "signal": {
         *("SIGHUP", "SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGCHLD", "SIGKILL", "SIGQUIT"),
         *("SIGBUS", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGWINCH", "SIGTTIN", "SIGTTOU", "alarm"),
-        *("setitimer", "getitimer", "ITIMER_REAL", "pthread_sigmask", "pthread_kill", "pause"),
+        *("setitimer", "getitimer", "ITIMER_REAL", "ITIMER_PROF", "SIGPROF", "pthread_sigmask"),
+        *("pthread_kill", "pause"),
         *("sigwait", "sigwaitinfo", "sigtimedwait", "sigpending", "siginterrupt", "SIG_BLOCK"),
     },
     "mmap": {

@@ -15,7 +15,7 @@ from typing import IO
 from seqgen.errors import SeqgenError, first_line
 from seqgen.packages import require_packages
 from seqgen.plugins.documents.document import MOST_BYTES, MOST_EXPANSION, Unreadable
-from seqgen.plugins.documents.reading import PACKAGES, READERS, read_kept
+from seqgen.plugins.documents.reading import PACKAGES, READERS, extract_in_time, read_kept
 from seqgen.text.file_kinds import HEAD_BYTES, UNPACKED, recognise_kind
 from seqgen.text.reading import LINE_END, decode_blocks, join_files, zstd_pieces
 from seqgen.wording import plural
@@ -197,7 +197,7 @@ def _document_text(name: str, ending: str, raw: bytes) -> str:
     try:
         if ending in PACKAGES:
             require_packages(name, PACKAGES[ending])
-        return READERS[ending](io.BytesIO(raw)).text
+        return extract_in_time(io.BytesIO(raw), ending).text
     except Unreadable as error:
         raise Unreadable(f"{name} {error}") from None
     except SeqgenError as error:

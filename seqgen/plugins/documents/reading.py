@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -13,12 +14,19 @@ from typing import IO, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.packages import require_packages
+from seqgen.plugins.documents.deadline import (
+    VARIABLE,
+    OutOfTimeError,
+    processor_time_at_most,
+    seconds_for,
+)
 from seqgen.plugins.documents.document import Document, Unreadable, clean
 from seqgen.plugins.documents.html import read_html
 from seqgen.plugins.documents.office import read_docx, read_epub, read_odt
 from seqgen.plugins.documents.pdf import read_pdf
 from seqgen.store.cache import kept_index_files
 from seqgen.text.reading import decode_blocks
+from seqgen.wording import plural
 
 # Counts up when the same file gives another text.
 VERSION = 2
@@ -161,9 +169,25 @@ def open_document(file: IO[bytes], ending: str, name: str) -> Document:
         SeqgenError: it cannot be read.
     """
     try:
-        return READERS[ending](file)
+        return extract_in_time(file, ending)
     except Unreadable as error:
         raise SeqgenError(f"{name} {error}") from None
+
+
+def extract_in_time(file: IO[bytes], ending: str) -> Document:
+    """Extract the text of an open file within the time that its size allows.
+
+    Raises:
+        Unreadable: it cannot be read, or takes too long.
+    """
+    seconds = seconds_for(file.seek(0, io.SEEK_END))
+    file.seek(0)
+    try:
+        with processor_time_at_most(seconds):
+            return READERS[ending](file)
+    except OutOfTimeError:
+        most = plural(round(seconds), "second")
+        raise Unreadable(f"takes more than {most} to read; {VARIABLE} raises the limit") from None
 
 
 def _sha256(file: IO[bytes]) -> str:

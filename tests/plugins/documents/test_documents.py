@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import signal
+import subprocess
 import sys
 import tarfile
 import time
@@ -318,6 +320,63 @@ def test_hostile_archives_are_refused(tmp_path, capsys):
     raw[60:70] = bytes(10)
     (tmp_path / "g.odt").write_bytes(raw)
     assert "damaged" in refused(capsys, tmp_path / "g.odt")
+
+
+def endless_pdf(path: Path) -> Path:
+    """Write a PDF of 100 KB that names one page 15,000 times, each time to be read again."""
+    pypdf = pytest.importorskip("pypdf")
+    from pypdf.generic import ArrayObject, DecodedStreamObject, NameObject, NumberObject
+
+    writer = pypdf.PdfWriter(clone_from=pdf(path, ["words"]))
+    (page,) = writer.pages
+    stream = DecodedStreamObject()
+    stream.set_data(b"BT /F1 1 Tf " + b"(a) Tj " * 500 + b"ET")
+    page[NameObject("/Contents")] = writer._add_object(stream)
+    pages = writer.root_object["/Pages"]
+    pages[NameObject("/Kids")] = ArrayObject(list(pages["/Kids"]) * 15_000)
+    pages[NameObject("/Count")] = NumberObject(15_000)
+    writer.write(path)
+    return path
+
+
+@needs("data")
+@pytest.mark.slow
+def test_a_document_that_takes_too_long_is_left_out(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "a.txt").write_text(TEXT)
+    hostile = endless_pdf(folder / "b.pdf")
+    (folder / "c.html").write_text("<p>page</p>")
+    pack(folder / "d.zip", {"in.pdf": hostile.read_bytes(), "in.txt": TEXT})
+    handler, before = signal.getsignal(signal.SIGPROF), time.process_time()
+    monkeypatch.setenv("SEQGEN_MAX_DOCUMENT_SECONDS", "1")
+    monkeypatch.setattr("seqgen.plugins.documents.deadline.SECONDS_PER_MB", 10)
+    assert run(["train", str(folder), *COUNT]) == 0
+    assert facts()["characters"] == len(f"{TEXT}page\n{TEXT}")
+    said = capsys.readouterr().err
+    assert 90_000 < hostile.stat().st_size < 110_000
+    reason = "takes more than 2 seconds to read; SEQGEN_MAX_DOCUMENT_SECONDS raises the limit"
+    assert f"left out: {hostile} {reason}\n" in said
+    assert "1 file left out (in.pdf takes more than 2 seconds to read)" in said
+    assert time.process_time() - before < 20  # the whole would take minutes
+    assert signal.getsignal(signal.SIGPROF) is handler
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+    for wrong in ("-1", "nan", "long"):
+        monkeypatch.setenv("SEQGEN_MAX_DOCUMENT_SECONDS", wrong)
+        assert run(["train", str(hostile), *COUNT]) == 2
+        assert f"number of seconds above 0, not '{wrong}'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_reading_of_a_hostile_document(tmp_path):
+    hostile = endless_pdf(tmp_path / "b.pdf")
+    command = [sys.executable, "-m", "seqgen", "train", str(hostile), *COUNT]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(4)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=20)[1]
+    assert process.returncode == 130 and "Traceback" not in said
 
 
 def tarred(path: Path, parts: dict[str, bytes]) -> Path:

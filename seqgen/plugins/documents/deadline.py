@@ -1,0 +1,62 @@
+"""A limit on the time in which one document is read."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+from seqgen.errors import UsageError
+
+VARIABLE = "SEQGEN_MAX_DOCUMENT_SECONDS"
+DEFAULT_SECONDS = 60.0
+# More for long documents: manuals of thousands of pages take minutes.
+SECONDS_PER_MB = 30.0
+
+
+class OutOfTimeError(BaseException):
+    """A document takes too long. Packages that catch every `Exception` let it pass."""
+
+
+def seconds_for(size: int) -> float:
+    """Return how many seconds of processor time a document of a size in bytes may take.
+
+    Raises:
+        UsageError: the variable is no number above 0.
+    """
+    given = os.environ.get(VARIABLE) or str(DEFAULT_SECONDS)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"{VARIABLE} must be a number of seconds above 0, not {given!r}")
+    return seconds + SECONDS_PER_MB * size / 1e6
+
+
+@contextlib.contextmanager
+def processor_time_at_most(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTimeError` in a block that takes more processor time.
+
+    There is no limit on Windows, nor in other threads than the main one, where Python handles no
+    signals.
+    """
+    has_timer = hasattr(signal, "setitimer")
+    if not has_timer or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*signalled: object) -> None:
+        raise OutOfTimeError
+
+    handler = signal.signal(signal.SIGPROF, stop)
+    try:
+        # Again each second, should a package have dropped the first one.
+        signal.setitimer(signal.ITIMER_PROF, seconds, 1)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
