@@ -172,7 +172,8 @@ class Plugin:
         datasets: other kinds of data that models of text learn from: classes derived from
             `seqgen.training.datasets.dataset.Dataset`. Two class methods recognise them: `reads`
             says whether a file of records, given by its path, is of this kind; `suits`, which is
-            called with what `Dataset.open` is called with but the flags, whether the data is.
+            called with what `Dataset.open` is called with but the flags, whether the data is. A
+            third, `to_score`, reads such a file for `perplexity` and `eval`: see `read_examples`.
         methods: ways of doing what an option of the core names, by the kind of method and by name:
             "regime" (`seqgen.training.regimes.base.Regime`), "smoothing"
             (`seqgen.training.counting.Smooth`), "cache" (`--cache`), "search" (`--stochastic`,
@@ -534,6 +535,20 @@ def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
 def datasets() -> list[Any]:
     """Load the plugins' kinds of data for models of text."""
     return [kind for _, kind in _load_field("datasets")]
+
+
+def read_examples(loaded: Any, content: Any, tell: Callable[[str], object] = str) -> Any:
+    """Read examples as a model learns from them, as a `TokenFile`; None if they are none.
+
+    Args:
+        loaded: the `LoadedModel` that is to score them.
+        content: a path, or a `seqgen.cli.shell.inputs.Pipe`.
+        tell: takes lines about what was found.
+
+    Raises:
+        SeqgenError: the model cannot read them, or they are damaged.
+    """
+    return next(filter(None, (kind.to_score(loaded, content, tell) for kind in datasets())), None)
 
 
 def load_method(kind: str, name: str, option: str = "") -> Any:

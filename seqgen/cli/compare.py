@@ -15,6 +15,7 @@ from seqgen.cli.shell.output import Output, RecordedOutput, say
 from seqgen.cli.shell.pairs import (
     PairFiles,
     as_pairs,
+    as_text,
     check_one_kind,
     given_pairs,
     held_out_input,
@@ -179,6 +180,8 @@ def _text(
         return pairs, given and given.name
     if files.file is None:
         return comparing.common_text(models), None
+    for source in inputs.open([files.file]):
+        as_text(models[0], source)  # refuses examples
     return inputs.read_text(files.file, models[0].data.documents), files.file
 
 

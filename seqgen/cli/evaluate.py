@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from seqgen import hooks
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import FixedSeed, Machine, ModelNames, run_task_variant
@@ -146,7 +148,7 @@ def evaluate(
     if loaded[0].conditioning.is_source and flag:
         loaded[0].conditioning.require_nothing(flag)
     loaded[0].conditioning.require_sources(files.of_pairs or next(iter(scores.given), None))
-    read = _reader(loaded, inputs, files, to_measure)
+    read = _reader(loaded, inputs, files, to_measure, out)
     evaluations = []
     for one in loaded:
         _announce(one, to_measure, out)
@@ -183,7 +185,11 @@ Read = Callable[["LoadedModel"], tuple[Any, str | None]]
 
 
 def _reader(
-    models: Sequence[LoadedModel], inputs: Inputs, files: MeasuredText, to_measure: Measurements
+    models: Sequence[LoadedModel],
+    inputs: Inputs,
+    files: MeasuredText,
+    to_measure: Measurements,
+    out: Output,
 ) -> Read:
     """Make a function that loads the evaluation text, or pairs, of each model, with its name.
 
@@ -192,6 +198,7 @@ def _reader(
         inputs: opens files.
         files: what was given.
         to_measure: what is to be measured.
+        out: takes what is said about the text.
 
     Raises:
         SeqgenError: what was given cannot be read; or several models hold out different texts.
@@ -208,8 +215,11 @@ def _reader(
             pass
         return lambda loaded: (as_pairs(loaded, given, loaded.data.newlines), given.name)
     if files.file is not None:
-        name, documents = files.file, models[0].data.documents
-        text = inputs.read_text_or_tokens(name, documents)
+        name, (source, *others) = files.file, inputs.open([files.file])
+        if not others:
+            examples = partial(hooks.read_examples, content=source.content, tell=out.announce)
+            return lambda loaded: (examples(loaded) or source.text_or_tokens(), name)
+        text = inputs.read_text(name, models[0].data.documents)
     else:
         text, name = held_out_input(models, quiet=True).text_or_tokens(), "validation"
     return lambda loaded: (text, name)

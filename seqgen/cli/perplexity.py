@@ -278,7 +278,7 @@ class ScoreOutput:
         records = []
         for loaded in self.models:
             for source in sources:
-                text = as_scored(loaded, source)
+                text = as_scored(loaded, source, self.out.announce)
                 records.append(score(loaded, text, file=source.name, scoring=self.scoring))
                 self.out.record(records[-1])
         put_figures(records, self.out, COLUMNS)
@@ -396,7 +396,7 @@ def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Outp
             f"{loaded.stored.name} has weights by {by}; --fit finds weights that are the same in "
             f"every context (seqgen mix PARTS --by {by} --fit FILE fits them by {by})"
         )
-    text = as_scored(loaded, source)
+    text = as_scored(loaded, source, out.announce)
     mixed, result = fit(loaded, text, scoring)
     cache = mixed.cache
     if not out.record(result):

@@ -289,14 +289,6 @@ class ArrayOps:
         return np.take_along_axis(x, ids, -1)
 
     @staticmethod
-    def log_total(x: np.ndarray) -> np.ndarray:
-        """Compute log(sum(exp(x))) over the last axis, (...), allowing all -inf."""
-        least = np.finfo(x.dtype).min
-        most = np.maximum(np.maximum.reduce(x, -1, keepdims=True, initial=least), least)
-        with np.errstate(divide="ignore"):
-            return (most + np.log(np.add.reduce(np.exp(x - most), -1, keepdims=True)))[..., 0]
-
-    @staticmethod
     def full_precision(like: np.ndarray) -> contextlib.AbstractContextManager:
         """Return a context without autocast, which arrays do not have."""
         return contextlib.nullcontext()

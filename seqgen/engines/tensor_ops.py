@@ -161,11 +161,6 @@ class TensorOps:
         return x.gather(-1, ids)
 
     @staticmethod
-    def log_total(x: Tensor) -> Tensor:
-        """Compute log(sum(exp(x))) over the last axis, (...), allowing all -inf."""
-        return x.logsumexp(-1)
-
-    @staticmethod
     def full_precision(like: Tensor) -> AbstractContextManager:
         """Return a context without autocast on `like`'s device."""
         return torch.autocast(like.device.type, enabled=False)

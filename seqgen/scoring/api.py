@@ -274,6 +274,8 @@ def _open_for_model(
     if isinstance(text, Path):
         if not in_pairs and is_token_file(text):
             return open_token_file(text)
+        if not in_pairs and (examples := hooks.read_examples(loaded, text)) is not None:
+            return examples
         source = Text((text,), newlines)
     else:
         if isinstance(text, str) and os.path.isfile(text):  # noqa: PTH113  (a text may be long)

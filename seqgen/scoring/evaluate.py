@@ -273,13 +273,13 @@ def held_out_text(loaded: LoadedModel, whole: bool = False) -> str:
     """
     text = held_out(loaded, whole)
     if isinstance(text, TokenFile):
-        raise _lost(text, f"{loaded.stored.name} holds out a token file")
+        raise _lost(text, f"{loaded.stored.name} holds out")
     return text
 
 
 def _lost(file: TokenFile, what: str | None = None) -> SeqgenError:
-    what = what or f"{file.path} is a token file"
-    return SeqgenError(f"{what}, whose text is lost (unknowns, or white space); give a FILE")
+    lost = "examples" if file.is_examples else "tokens alone (unknowns, or white space, are lost)"
+    return SeqgenError(f"{what or f'{file.path} has'} {lost}; give a FILE of text")
 
 
 def continuation_bleu(real: Sequence[str], written: Sequence[str]) -> dict[str, Any]:

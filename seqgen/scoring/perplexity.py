@@ -242,7 +242,7 @@ def _score_token_file(
     loaded: LoadedModel, file: TokenFile, scoring: Scoring
 ) -> tuple[ScoreTotals, Survey]:
     """Compute the totals of a token file; see `check_token_file`."""
-    require(not scoring.no_end, f"--no-end is for text, and {file.path} is a token file")
+    require(not scoring.no_end, f"--no-end is for text, and {file.path} has tokens")
     adapts = "a model that changes while it is scored follows one continuous text"
     follows = scoring.adaptation is None or not file.is_examples
     require(follows, f"{adapts}, and {file.path} has examples")
@@ -323,7 +323,7 @@ def protocol(loaded: LoadedModel, scoring: Scoring, of_examples: bool = False) -
     if loaded.conditioning.each is not None:
         way = f"each {loaded.conditioning.each}, {end}"
     if of_examples:
-        way = "each example alone, answers scored"
+        way = f"each example alone, {loaded.data.loss_on or 'answers'} scored"
     parts = [
         f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",

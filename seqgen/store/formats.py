@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from seqgen.errors import SeqgenError
 from seqgen.settings import DataConfig, Documents
 
 if TYPE_CHECKING:
@@ -128,16 +127,6 @@ class ModelToExport:
     kept: Mapping[str, Any] = field(default_factory=dict)
     adapters: Adapters | None = None
     base: str | None = None
-
-    def require_no_labels(self) -> None:
-        """Refuse a model with labels, whose label tokens are not in the tokenizer.
-
-        Raises:
-            SeqgenError: it has some.
-        """
-        if self.model.vocab_size != self.tokenizer.vocab_size:
-            message = f"{self.name} writes texts with labels, which this format cannot hold"
-            raise SeqgenError(message)
 
 
 # Takes a model; returns the file in pieces. Raises SeqgenError if the format cannot hold this kind

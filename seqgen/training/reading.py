@@ -180,18 +180,6 @@ class TrainingReader:
         """Compute the activation penalties, summed over the scored targets."""
         return self.penalties.cost(reading.seen, targets) if self.penalties else 0.0
 
-    @contextlib.contextmanager
-    def collect_features(self) -> Iterator[list[Tensor]]:
-        """Within a block, collect the features (B, T, H) that enter the output layer."""
-        kept: list[Tensor] = []
-        handle = self.model.head.register_forward_pre_hook(
-            lambda head, inputs: kept.append(inputs[0])
-        )
-        try:
-            yield kept
-        finally:
-            handle.remove()
-
 
 def _logits(
     model: NeuralLanguageModel, tokens: Tensor, past: State | None, advance: int | None

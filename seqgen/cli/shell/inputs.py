@@ -282,11 +282,6 @@ class Inputs:
         files = (source.chunks() for source in self.open([name]))
         return read_whole(join_files(files, document_ending(documents)), input_title(name))
 
-    def read_text_or_tokens(self, name: str, documents: Documents) -> str | TokenFile:
-        """Read a text as `read_text` does, or open a token file without text."""
-        sources = self.open([name])
-        return sources[0].text_or_tokens() if len(sources) == 1 else self.read_text(name, documents)
-
     def keep(self, names: Iterable[str]) -> list[str | Path]:
         """Replace piped inputs by cached copies, so that a resumed run can read them again.
 

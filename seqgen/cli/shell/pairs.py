@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seqgen import hooks
 from seqgen.cli.shell.inputs import Input, Inputs, Pipe
 from seqgen.cli.shell.output import Output, announce
 from seqgen.cli.shell.tables import count, figure, interval, percentage
@@ -221,18 +222,24 @@ def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:
     """Read an input as the model scores it: text in pieces, or pairs.
 
     Raises:
-        UsageError: it is a token file, and the model reads pairs.
+        UsageError: it is a token file, and the model reads pairs; or it has examples.
         SeqgenError: the model does not read such sources.
     """
     if loaded.conditioning.in_pairs or isinstance(given, PairsOf):
         return as_pairs(loaded, given, loaded.data.newlines)
+    if hooks.read_examples(loaded, given.content):
+        raise UsageError(f"{given.title} has examples: only seqgen perplexity and eval score them")
     return given.chunks(loaded.data.newlines)
 
 
-def as_scored(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | TokenFile | Pairs:
-    """Read an input as `as_text` does, or open it as a token file for a text model."""
-    text_alone = isinstance(given, Input) and not loaded.conditioning.in_pairs
-    return (text_alone and given.token_file) or as_text(loaded, given)
+def as_scored(
+    loaded: LoadedModel, given: ScoredInput, tell: Callable[[str], object] = str
+) -> Iterable[str] | TokenFile | Pairs:
+    """Read an input as `as_text` does, or open tokens or examples for a text model."""
+    if isinstance(given, PairsOf) or loaded.conditioning.in_pairs:
+        return as_text(loaded, given)
+    examples = given.token_file or hooks.read_examples(loaded, given.content, tell)
+    return examples or as_text(loaded, given)
 
 
 def as_pairs(loaded: LoadedModel, given: ScoredInput, newlines: str) -> Pairs:

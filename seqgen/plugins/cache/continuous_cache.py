@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.inference import InferenceModel
 from seqgen.models.memory.recent import (
@@ -29,10 +31,20 @@ from seqgen.settings.scoring import CacheConfig
 PAIRS_AT_ONCE = 1 << 22
 
 
+def log_total(x: Leaf) -> Leaf:
+    """Compute log(sum(exp(x))) over the last axis, (...), allowing all -inf."""
+    if not isinstance(x, np.ndarray):
+        return x.logsumexp(-1)
+    least = np.finfo(x.dtype).min
+    most = np.maximum(np.maximum.reduce(x, -1, keepdims=True, initial=least), least)
+    with np.errstate(divide="ignore"):
+        return (most + np.log(np.add.reduce(np.exp(x - most), -1, keepdims=True)))[..., 0]
+
+
 def target_log_weight(targets: Leaf, log_weights: Leaf, words: Leaf) -> Leaf:
     """Compute the log of the total weight of each target among weighted words."""
     ops = ops_of(log_weights)
-    return ops.log_total(ops.where(words == targets[..., None], log_weights, -math.inf))
+    return log_total(ops.where(words == targets[..., None], log_weights, -math.inf))
 
 
 @dataclass
@@ -190,4 +202,4 @@ def log_weights(scores: Leaf, flatness: float) -> Leaf:
     ops, seen = ops_of(scores), scores > -math.inf
     scaled = flatness * ops.where(seen, scores, 0)  # 0 times -inf is no number
     scaled = ops.where(seen, scaled, -math.inf)
-    return scaled - ops.where(seen.any(-1), ops.log_total(scaled), 0)[..., None]
+    return scaled - ops.where(seen.any(-1), log_total(scaled), 0)[..., None]

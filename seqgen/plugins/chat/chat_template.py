@@ -11,7 +11,9 @@ import functools
 import json
 import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from seqgen.generation.prompts import Prompt, first_unknown
 from seqgen.packages import require_packages
 from seqgen.store.formats import KEPT, SPECIAL_TOKENS, facts_of_chat
 from seqgen.store.loading import parts_of
+from seqgen.text.records import has_surrogates
 from seqgen.wording import plural
 
 if TYPE_CHECKING:
@@ -37,6 +40,11 @@ Message = Mapping[str, Any]
 DEFAULT = "default"
 # Characters that Unicode keeps free for the use of programs: no text has any.
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+# What a template may take for a conversation: seconds of its thread, and characters or items of
+# any one value. Both are far above what any real template needs.
+SECONDS, LONGEST = 1.5, 20_000_000
+SIZED = str, list, tuple
+_gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
 # Messages that show where an answer ends.
 QUESTION, ANSWER = "first question", "first answer"
 
@@ -67,14 +75,18 @@ class ChatTemplate:
         """
         from jinja2 import TemplateError, UndefinedError
 
+        begun = _gives_up.set(time.thread_time() + SECONDS)
         try:
-            return self._compiled.render(
+            text = self._compiled.render(
                 messages=messages,
                 tools=None,
                 documents=None,
                 add_generation_prompt=prompts,
                 **self.variables,
             )
+            return _checked(text)
+        except EndlessTemplateError as error:
+            raise EndlessTemplateError(f"{self.name} {error}") from None
         except TemplateError as error:
             fails = isinstance(error, UndefinedError)
             verb = "fails" if fails else "refuses the messages"
@@ -83,6 +95,10 @@ class ChatTemplate:
             raise SeqgenError(f"{self.name} fails: it calls itself too often") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise SeqgenError(f"{self.name} fails: {first_line(error)}") from None
+        except MemoryError:
+            raise EndlessTemplateError(f"{self.name} fails: it needs too much memory") from None
+        finally:
+            _gives_up.reset(begun)
 
     @property
     def _compiled(self) -> Template:
@@ -99,7 +115,54 @@ class ChatTemplate:
 
 @functools.lru_cache(maxsize=16)
 def _compile(source: str) -> Template:
-    return _environment().from_string(source)
+    """Compile a template whose loops, macros and blocks look at the time, and sums at their size.
+
+    Jinja's sandbox limits neither: nested loops may run for years.
+    """
+    from jinja2 import nodes
+    from jinja2.visitor import NodeTransformer
+
+    def call(name: str, *arguments: Node) -> Node:
+        return nodes.Call(nodes.EnvironmentAttribute(name), list(arguments), [], None, None)
+
+    class Limits(NodeTransformer):
+        """Adds what looks at the time and at sizes."""
+
+        def look(self, node: Any) -> Node:
+            self.generic_visit(node)
+            node.body.insert(0, nodes.ExprStmt(call("check_time")))
+            return node
+
+        visit_For = visit_Macro = visit_CallBlock = visit_Block = look  # noqa: N815
+
+        def visit_Concat(self, node: Any) -> Node:  # noqa: N802
+            return call("checked", self.generic_visit(node))
+
+    environment = _environment()
+    tree = Limits().visit(environment.parse(source))
+    for node in tree.find_all(nodes.Node):
+        node.lineno = node.lineno or 1
+    tree.set_environment(environment)
+    return environment.from_string(tree)
+
+
+class EndlessTemplateError(SeqgenError):
+    """A template takes too long, or writes too much."""
+
+
+def _check_time() -> None:
+    if time.thread_time() > _gives_up.get():
+        raise EndlessTemplateError(f"fails: it is not done after {SECONDS:g} seconds")
+
+
+def _check_length(length: int) -> None:
+    if length > LONGEST:
+        raise EndlessTemplateError(f"fails: it makes a text of more than {LONGEST:,} characters")
+
+
+def _checked(value: Any) -> Any:
+    _check_length(len(value) if isinstance(value, SIZED) else 0)
+    return value
 
 
 @functools.cache
@@ -134,10 +197,24 @@ def _environment() -> Any:
     def strftime_now(form: str) -> str:
         return datetime.now().strftime(form)
 
+    class Sandbox(ImmutableSandboxedEnvironment):
+        """Sandbox in which the results of operators have a limit, too."""
+
+        intercepted_binops = frozenset(["+", "*", "**"])
+        check_time, checked = staticmethod(_check_time), staticmethod(_checked)
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if operator == "**" and all(isinstance(one, int) for one in (left, right)):
+                _check_length(left.bit_length() * right)
+            if operator == "*":
+                for repeated, times in ((left, right), (right, left)):
+                    if isinstance(repeated, SIZED) and isinstance(times, int):
+                        _check_length(len(repeated) * times)
+            return _checked(super().call_binop(context, operator, left, right))
+
     extensions = [Generation, "jinja2.ext.loopcontrols"]
-    made = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=extensions
-    )
+    made = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
+    del made.globals["lipsum"]  # writes at random, as much as is asked for
     made.filters["tojson"] = tojson
     made.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
     return made
@@ -336,6 +413,8 @@ class ChatModel:
                 name = places[min(places)]
                 return int(self.loaded.tokenizer.encode_with_names(name)[-1]), ()
             between = self.template.render(turns).partition(ANSWER)[2].partition(QUESTION)[0]
+        except EndlessTemplateError:
+            raise
         except SeqgenError:  # other messages may please it
             return None, ()
         return None, (between.rstrip(),) if between.strip() else ()
@@ -399,11 +478,28 @@ def read_messages(value: Any) -> list[dict[str, Any]]:
     """
     if not (isinstance(value, list) and value):
         raise SeqgenError('messages must be a list such as [{"role": "user", "content": "Hello"}]')
+    messages = []
     for number, message in enumerate(value):
         about = message if isinstance(message, dict) else {}
-        if not all(isinstance(about.get(key), str) for key in ("role", "content")):
+        role, content = about.get("role"), about.get("content")
+        if isinstance(content, list):
+            content = joined_parts(content)
+            if content is None:
+                raise SeqgenError(f"message {number} has a part that is no text")
+        if not (isinstance(role, str) and isinstance(content, str)):
             raise SeqgenError(f"message {number} needs a role and a content, both texts")
-    return value
+        if has_surrogates(role + content):
+            raise SeqgenError(
+                f"message {number} has half of a surrogate pair (such as \\ud800), which is no text"
+            )
+        messages.append({**about, "content": content})
+    return messages
+
+
+def joined_parts(parts: Sequence[Any]) -> str | None:
+    """Join the parts of a content, as OpenAI's protocol has them; None if one is no text."""
+    texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts]
+    return "".join(texts) if all(isinstance(text, str) for text in texts) else None
 
 
 @dataclass(frozen=True)

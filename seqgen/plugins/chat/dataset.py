@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,9 +22,11 @@ from seqgen.plugins.chat.chat_template import (
     ChatTemplate,
     ConversationEncoder,
     Message,
+    special_names,
     stored_template,
 )
 from seqgen.plugins.chat.examples import (
+    JSON_BEGINS,
     ChatExample,
     Examples,
     holds_examples,
@@ -46,11 +49,16 @@ from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.events import Notice, Report
 from seqgen.wording import plural
 
+if TYPE_CHECKING:
+    from seqgen.cli.shell.inputs import Pipe
+    from seqgen.store.loaded import LoadedModel
+
 # Conversations of a step, unless the user says how many.
 ROWS = 8
 PAIRS_ENDING = ".tsv"
 # Settings of data that have no meaning: a conversation is encoded as the model's template says.
 MEANINGLESS = ("documents", "newlines", "subword_sampling", "as_text")
+STANDARD_INPUT = "standard input"
 Row = tuple[np.ndarray, np.ndarray]
 
 
@@ -82,6 +90,22 @@ class ChatEncoder:
         framing = stored.framing(tokenizer)
         end = framing.as_documents(tokenizer, config.documents, "line").end
         return cls(tokenizer, framing, end, stored_template(stored), config.loss_on == "all")
+
+    @classmethod
+    def of_loaded(cls, loaded: LoadedModel) -> ChatEncoder:
+        """Make the encoder of the conversations that a loaded model scores; see `of`."""
+        framing, end = loaded.framing, loaded.framing_of("line").end
+        template = stored_template(loaded.stored)
+        return cls(loaded.tokenizer, framing, end, template, loaded.data.loss_on == "all")
+
+    def describe(self, facts: Survey, keys: Iterable[str], model: str) -> str:
+        """Say what was found in files, and of which tokens the loss is."""
+        found = f"{plural(facts.lines, 'conversation')} ({', '.join(keys)})"
+        template = "no chat template: prompt and completion are joined"
+        if self.template is not None:
+            template = f"the chat template of {model}"
+        learned = "all tokens" if self.learns_all else "the answers alone"
+        return f"{found}, with {template}; the loss counts {learned}"
 
     def rows(self, example: ChatExample) -> list[Row]:
         """Encode an example as rows: ids (T,), and which of them are learned, (T,) of bool.
@@ -304,6 +328,29 @@ class ConversationDataset(Dataset):
         return bool(found)
 
     @classmethod
+    def to_score(
+        cls, loaded: LoadedModel, content: Path | Pipe, tell: Callable[[str], object]
+    ) -> TokenFile | None:
+        """Read a file of conversations as rows whose answers are scored; None for other files.
+
+        A model that was trained on such files as text, and one of labels or pairs, reads none.
+        """
+        config = loaded.data
+        if config.as_text or loaded.conditioning.in_pairs or loaded.backward:
+            return None
+        if isinstance(content, Path):
+            return _tokens_to_score(loaded, content, str(content), tell)
+        if not any(map(content.begins_with, JSON_BEGINS)):
+            return None
+        with tempfile.NamedTemporaryFile(suffix=".jsonl") as kept:
+            kept.writelines(content.blocks())
+            kept.flush()
+            try:
+                return _tokens_to_score(loaded, Path(kept.name), STANDARD_INPUT, tell)
+            except SeqgenError as error:
+                raise SeqgenError(str(error).replace(kept.name, STANDARD_INPUT)) from None
+
+    @classmethod
     def try_it(cls, stored: StoredModel) -> str:
         chats = stored.config["data"].get("loss_on") is not None and stored_template(stored)
         return "chat" if chats else ""
@@ -368,7 +415,12 @@ class ConversationDataset(Dataset):
         for part, name in ((train, "to train on"), (val, "to validate with")):
             if part is not None and not part.corpus.ends.size:
                 raise SeqgenError(f"no conversation is left {name}; give more, or --val none")
-        self._report(encoder, model, report)
+        facts_of_all, left_out = self.examples.surveyed
+        keys = dict.fromkeys("+".join(keys) for keys in self.examples.keys.values())
+        option = "" if encoder.learns_all else " (--loss-on)"
+        report(Notice(text=encoder.describe(facts_of_all, keys, model.name) + option))
+        if left_out:
+            report(Notice(text=left_out))
         prompt = encoder.prompt(next(iter(self.examples)))
         val_corpus, val_facts = (None, Survey()) if val is None else (val.corpus, val.facts)
         read = self.text, facts, None, tokens.target, train.corpus, val_corpus, val_facts
@@ -384,15 +436,35 @@ class ConversationDataset(Dataset):
         kept = (row for row in rows if row[0].tobytes() not in self.held_out_rows)
         return EncodedRows.gather(kept, encoder.tokenizer)
 
-    def _report(self, encoder: ChatEncoder, model: StoredModel, report: Report) -> None:
-        """Report what was found in the files, and what is learned of it."""
-        facts, left_out = self.examples.surveyed
-        keys = dict.fromkeys("+".join(keys) for keys in self.examples.keys.values())
-        found = f"{plural(facts.lines, 'conversation')} ({', '.join(keys)})"
-        template = "no chat template: prompt and completion are joined"
-        if encoder.template is not None:
-            template = f"the chat template of {model.name}"
-        learned = "all tokens" if encoder.learns_all else "the answers alone (--loss-on)"
-        report(Notice(text=f"{found}, with {template}; the loss counts {learned}"))
-        if left_out:
-            report(Notice(text=left_out))
+
+def _tokens_to_score(
+    loaded: LoadedModel, path: Path, title: str, tell: Callable[[str], object]
+) -> TokenFile | None:
+    """Encode the examples of a file; None, and a notice, if the model cannot read conversations.
+
+    Raises:
+        SeqgenError: the file is damaged, or the template refuses an example.
+    """
+    if not holds_examples(path):
+        return None
+    examples, encoder = Examples((path,)), ChatEncoder.of_loaded(loaded)
+    facts, left_out = examples.surveyed
+    keys = "+".join(examples.keys[path])
+    if encoder.template is None and not next(iter(examples)).plain:
+        tell(
+            f"{title} has conversations ({keys}), and {loaded.name} has no chat template: their "
+            "JSON is scored as text"
+        )
+        return None
+    if special_names(loaded.stored) and not loaded.tokenizer.named_tokens():  # such as of bytes
+        raise SeqgenError(
+            f"{loaded.name} does not read special tokens, which the chat template of "
+            f"{loaded.stored.name} writes: give the model itself"
+        )
+    rows = EncodedRows.gather(
+        itertools.chain.from_iterable(map(encoder.rows, examples)), loaded.tokenizer
+    )
+    tell(f"{title}: {encoder.describe(facts, [keys], loaded.name)}")
+    if left_out:
+        tell(left_out)
+    return TokenFile(Path(title), loaded.tokenizer, "line", rows.corpus, rows.facts, {})

@@ -15,7 +15,7 @@ import numpy as np
 
 from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.plugins.chat.chat_template import Message
+from seqgen.plugins.chat.chat_template import Message, joined_parts
 from seqgen.plugins.chat.conversation import turn
 from seqgen.text.file_kinds import JSON_LINES, PARQUET, ending_of_name
 from seqgen.text.pairs import split_at_tab
@@ -81,44 +81,67 @@ def keys_of(record: Any) -> tuple[str, ...]:
     return next(pairs, ())
 
 
-def example_of(record: Any, keys: tuple[str, ...]) -> ChatExample | None:
-    """Make an example of the values of a record at some keys; None if they are no example."""
-    values = [record.get(key) if isinstance(record, Mapping) else None for key in keys]
-    if len(values) == 2 and all(isinstance(value, str) for value in values):
-        prompt, completion = values
-        about = record.get(INPUT) if keys[0] == "instruction" else None
-        if isinstance(about, str) and about:
-            prompt = f"{prompt}\n\n{about}"
-        messages = [turn("user", prompt), turn(ANSWERING, completion)]
-        sound = not has_surrogates(prompt + completion)
-        return ChatExample(messages, learned=1, plain=True) if sound else None
-    parts = [_messages(value) for value in values]
-    if not parts or None in parts:
-        return None
+def example_of(record: Any, keys: tuple[str, ...]) -> ChatExample | str:
+    """Make an example of the values of a record at some keys; say why not if they are none."""
+    if not isinstance(record, Mapping):
+        return "with broken JSON" if record is None else "that is no object"
+    values = [record.get(key) for key in keys]
+    try:
+        if len(values) == 2 and all(isinstance(value, str) for value in values):
+            prompt, completion = values
+            about = record.get(INPUT) if keys[0] == "instruction" else None
+            if isinstance(about, str) and about:
+                prompt = f"{prompt}\n\n{about}"
+            messages = [turn("user", _sound(prompt)), turn(ANSWERING, _sound(completion))]
+            return ChatExample(messages, learned=1, plain=True)
+        if not all(isinstance(value, list | Mapping) for value in values):
+            return f"without a {'+'.join(keys)} of that kind"
+        parts = [_messages(value) for value in values]
+    except _NoMessageError as error:
+        return str(error)
     learned = len(parts[0]) if len(parts) == 2 else 0
     example = ChatExample(list(itertools.chain.from_iterable(parts)), learned)
-    return example if example.answers else None
+    if example.answers:
+        return example
+    roles = {message["role"] for message in example.messages[learned:]}
+    like = next((role for role in sorted(roles) if role.lower() == ANSWERING != role), None)
+    return "without an answer" + ("" if like is None else f" (role {like!r}, not {ANSWERING!r})")
 
 
-def _messages(value: Any) -> list[dict[str, str]] | None:
-    """Read a list of messages, each with a role and a text; None for anything else.
+class _NoMessageError(Exception):
+    """Says why a value is no message."""
+
+
+def _sound(text: str) -> str:
+    if has_surrogates(text):
+        raise _NoMessageError("with half of a surrogate pair")
+    return text
+
+
+def _messages(value: Any) -> list[dict[str, str]]:
+    """Read a list of messages, each with a role and a text, or parts that are texts.
 
     It may be an object of lists instead, as Hugging Face datasets stores a `Sequence`.
+
+    Raises:
+        _NoMessageError: it is anything else.
     """
     if isinstance(value, Mapping) and all(isinstance(column, list) for column in value.values()):
         value = [dict(zip(value, one, strict=False)) for one in zip(*value.values(), strict=False)]
     messages = []
     for one in value if isinstance(value, list) else [None]:
-        if not isinstance(one, Mapping):
-            return None
+        about = one if isinstance(one, Mapping) else {}
         role, content = (
-            one.get(key) if one.get(key) is not None else one.get(other)
+            about.get(key) if about.get(key) is not None else about.get(other)
             for key, other in OTHER_KEYS.items()
         )
-        texts = isinstance(role, str) and isinstance(content, str)
-        if not texts or has_surrogates(content):
-            return None
-        messages.append(turn(OTHER_ROLES.get(role, role), content))
+        if isinstance(content, list):
+            content = joined_parts(content)
+            if content is None:
+                raise _NoMessageError("with a part that is no text")
+        if not (isinstance(role, str) and isinstance(content, str)):
+            raise _NoMessageError("with a message that has no role and text")
+        messages.append(turn(OTHER_ROLES.get(role, role), _sound(content)))
     return messages
 
 
@@ -192,17 +215,19 @@ class Examples:
     keep: np.ndarray | None = None
 
     def __iter__(self) -> Iterator[ChatExample]:
-        found = filter(None, (example for _, example in self._records()))
+        each = (example for _, example in self._records())
+        found = (example for example in each if isinstance(example, ChatExample))
         return found if self.keep is None else itertools.compress(found, self.keep)
 
-    def _records(self) -> Iterator[tuple[str, ChatExample | None]]:
-        """Yield the place of each record, and its example if it has one."""
+    def _records(self) -> Iterator[tuple[str, ChatExample | str]]:
+        """Yield the place of each record, and its example or why it has none."""
         for path in self.paths:
             keys = self.keys[path]
             for number, record in records_in(path):
                 place = f"{path}, record {number}"
                 example = example_of(record, keys)
-                yield place, example and replace(example, place=place)
+                known = isinstance(example, ChatExample)
+                yield place, replace(example, place=place) if known else example
 
     @cached_property
     def keys(self) -> dict[Path, tuple[str, ...]]:
@@ -231,11 +256,12 @@ class Examples:
         Raises:
             SeqgenError: there is no example.
         """
-        digest, texts, sizes, left_out = hashlib.sha256(), 0, 0, []
+        digest, texts, sizes = hashlib.sha256(), 0, 0
+        left_out: dict[str, list[str]] = {}
         count = 0
         for place, example in self._records():
-            if example is None:
-                left_out.append(place)
+            if not isinstance(example, ChatExample):
+                left_out.setdefault(example, []).append(place)
                 continue
             count += 1
             content = "".join(message["content"] for message in example.messages)
@@ -247,8 +273,11 @@ class Examples:
             raise SeqgenError(f"{self.name} has no example with an answer ({keys})")
         notice = None
         if left_out:
-            places = first_names(left_out, NAMED)
-            notice = f"{plural(len(left_out), 'record')} left out, without an answer: {places}"
+            each = (
+                f"{plural(len(places), 'record')} {why} ({first_names(places, NAMED)})"
+                for why, places in left_out.items()
+            )
+            notice = f"left out: {'; '.join(each)}"
         return Survey(texts, sizes, count, digest.hexdigest()), notice
 
     @property

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqgen import hooks
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs, given_or_piped
 from seqgen.cli.shell.output import RecordedOutput, one_line, say
 from seqgen.cli.shell.tables import MISSING, count, curve, figure, percentage, put_facts
+from seqgen.files import input_title
 from seqgen.packages import install_command
 from seqgen.settings import DataConfig, Documents, Options, file_argument, redeclare, setting
 from seqgen.settings.options import Panel
@@ -60,6 +62,11 @@ def data(reported: Reported, out: RecordedOutput) -> None:
     )
     text = Text(text_files(names), ending=document_ending(config.documents))
     by_field = reported.field is not None
+    for path in () if by_field else text_files(names):
+        if any(kind.reads(path) for kind in hooks.datasets()):
+            out.announce(
+                f"{input_title(str(path))} has examples; this is about its JSON (see --field)"
+            )
     others = inputs.left_out.items() if by_field else _left_out(reported.files)
     report = data_report(text, config, {name: str(why) for name, why in others})
     if out.record(report):

@@ -14,7 +14,13 @@ from seqgen import hooks
 from seqgen.errors import SeqgenError
 from seqgen.hooks import ModelFormat
 from seqgen.settings import require
-from seqgen.store.formats import Exporter, FolderExporter, FolderImporter, LineImporter
+from seqgen.store.formats import (
+    Exporter,
+    FolderExporter,
+    FolderImporter,
+    LineImporter,
+    ModelToExport,
+)
 from seqgen.store.ownership import is_model
 from seqgen.text import packing
 
@@ -126,3 +132,15 @@ def exporter(file_format: str) -> Exporter:
 def folder_exporter(file_format: str) -> FolderExporter:
     """Load the exporter of a folder format."""
     return _load(file_format, "exporter")
+
+
+def require_no_labels(exported: ModelToExport) -> None:
+    """Refuse a model with labels, whose label tokens are not in the tokenizer.
+
+    Raises:
+        SeqgenError: it has some.
+    """
+    if exported.model.vocab_size != exported.tokenizer.vocab_size:
+        raise SeqgenError(
+            f"{exported.name} writes texts with labels, which this format cannot hold"
+        )

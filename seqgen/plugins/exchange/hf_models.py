@@ -23,6 +23,7 @@ from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.positions import position_waves
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.plugins.exchange import hf_config, hf_pairs, hf_tokenizer
+from seqgen.plugins.exchange.formats import require_no_labels
 from seqgen.plugins.exchange.hf_weights import (
     BIAS,
     WEIGHTS,
@@ -196,7 +197,7 @@ def require_transformer(exported: ModelToExport, file_format: str) -> Transforme
             f"{name} is not a {kind}, and --format {file_format} supports {kind}s only; train one "
             f"with --model transformer{other}"
         )
-    exported.require_no_labels()
+    require_no_labels(exported)
     return model
 
 

@@ -7,16 +7,20 @@ huggingface_hub has its own cache, token and settings (`HF_HOME`, `HF_TOKEN`, `H
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 import shutil
 import textwrap
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seqgen import __version__
+from seqgen.cli.shell.output import say
 from seqgen.errors import SeqgenError, UsageError, first_line
 from seqgen.packages import require_packages
 from seqgen.plugins.exchange.formats import ADAPTERS, PICKLES
@@ -46,6 +50,9 @@ QUANTIZED = re.compile(
 SHA256_DIGITS, BLOCK = 64, 1 << 20
 LOG_IN = "log in with hf auth login (or set HF_TOKEN)"
 UNAUTHORIZED, FORBIDDEN = 401, 403
+# Seconds after which it is said that the hub has not answered yet, and after which it is given up.
+# huggingface_hub by itself waits without an end for some answers, and asks again for minutes.
+PATIENCE, SILENCE = 3, 20
 # Characters that a message has of an error of the HTTP client.
 LONGEST_REASON = 90
 
@@ -215,7 +222,10 @@ def open_snapshot(address: HubAddress) -> Snapshot:
         with reporting_hub_errors(address.repository, address.revision):
             api = HfApi(**caller())
             info = api.model_info(
-                address.repository, revision=address.revision, files_metadata=True
+                address.repository,
+                revision=address.revision,
+                files_metadata=True,
+                timeout=SILENCE,
             )
     except UnreachableHubError:
         cached = _cached_snapshot(address)
@@ -403,6 +413,61 @@ def hub_output(shows_progress: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _giving_up(repository: str) -> Iterator[None]:
+    """Within a block, wait `SILENCE` seconds at most for a byte of an answer, and say so.
+
+    Only where huggingface_hub lets others make its HTTP client, which is so from version 1.0 on.
+    """
+    import huggingface_hub
+
+    if not hasattr(huggingface_hub, "set_client_factory"):
+        yield
+        return
+    from huggingface_hub.utils._http import default_client_factory
+
+    def client() -> Any:
+        made = default_client_factory()
+        made.send = functools.partial(_send, made.send, repository)
+        return made
+
+    huggingface_hub.set_client_factory(client)
+    try:
+        yield
+    finally:
+        huggingface_hub.set_client_factory(default_client_factory)
+
+
+def _send(send: Callable[..., Any], repository: str, request: Any, **options: Any) -> Any:
+    """Send a request of the HTTP client, and give up if there is no answer.
+
+    Raises:
+        UnreachableHubError: no byte came in time. It is no error of the client, after which
+            huggingface_hub would try again.
+    """
+    given = request.extensions.get("timeout") or {}
+    limits = {part: given.get(part) for part in ("connect", "read", "write", "pool")}
+    limits = {part: SILENCE if x is None else min(x, SILENCE) for part, x in limits.items()}
+    request.extensions["timeout"] = limits
+    server = f"{request.url.scheme}://{request.url.netloc.decode()}"
+    waiting = f"waiting for {server}, {limits['read']:g} seconds at most (about {repository})"
+    timer = threading.Timer(PATIENCE, say, [waiting])
+    timer.daemon = True
+    if limits["read"] > PATIENCE:
+        timer.start()
+    try:
+        return send(request, **options)
+    except Exception as error:
+        if not any(kind.__name__ == "TimeoutException" for kind in type(error).__mro__):
+            raise
+        raise UnreachableHubError(
+            f"{server} accepts connections but does not answer about {repository}: run the command "
+            "again later, or set HF_ENDPOINT to another hub"
+        ) from None
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
 def reporting_hub_errors(repository: str, revision: str = "main") -> Iterator[None]:
     """Turn the errors of huggingface_hub into one line that says what to do.
 
@@ -418,7 +483,8 @@ def reporting_hub_errors(repository: str, revision: str = "main") -> Iterator[No
     client_error = [one for one in mro if one.__module__.partition(".")[0] in known][-1]
     hub = constants.ENDPOINT
     try:
-        yield
+        with _giving_up(repository):
+            yield
     except errors.GatedRepoError:
         said = f"{repository} is gated: ask for access at {hub}/{repository}, then {LOG_IN}"
     except errors.RevisionNotFoundError:

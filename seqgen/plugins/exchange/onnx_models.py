@@ -31,6 +31,7 @@ from seqgen.models.transformer.equations import Attend, causal_mask
 from seqgen.models.transformer.model import Transformer
 from seqgen.packages import require_packages
 from seqgen.plugins.exchange import hf_tokenizer
+from seqgen.plugins.exchange.formats import require_no_labels
 from seqgen.store.formats import ModelToExport
 from seqgen.text.tokenizers import Tokenizer
 
@@ -276,7 +277,7 @@ def _graphs_of(exported: ModelToExport) -> dict[str, Graph]:
         SeqgenError: a graph cannot hold this kind of model.
     """
     model, name = exported.model, exported.name
-    exported.require_no_labels()
+    require_no_labels(exported)
     if type(model) is Seq2SeqTransformer:
         if model.config.source_features is not None:
             raise SeqgenError(f"{name} reads vectors, which --format onnx does not hold")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -18,6 +21,19 @@ from seqgen.training.regimes.base import Loss, Rows, StepProgress, TextRules
 # often than the first, and the discriminator learns only while it is right less often than the
 # second.
 LEAST_ACCURACY, MOST_ACCURACY = 0.75, 0.99
+
+
+@contextlib.contextmanager
+def collect_features(reader: TrainingReader) -> Iterator[list[Tensor]]:
+    """Within a block, collect the features (B, T, H) that enter the output layer."""
+    kept: list[Tensor] = []
+    handle = reader.model.head.register_forward_pre_hook(
+        lambda head, inputs: kept.append(inputs[0])
+    )
+    try:
+        yield kept
+    finally:
+        handle.remove()
 
 
 class Discriminator(nn.Module):
@@ -70,9 +86,9 @@ class ProfessorForcing(FreeRunning):
     def forward(self, rows: Rows, progress: StepProgress) -> Loss:
         reader = self.reader
         mixed = to_device(self.mixed(rows, progress), rows.device)
-        with reader.collect_features() as real:
+        with collect_features(reader) as real:
             reading = self.read(rows)
-        with reader.collect_features() as free:
+        with collect_features(reader) as free:
             reader.read(mixed, rows.past, rows.batch.source)
         minimised, nats = reader.costs(reading, rows.targets)
         judged = rows.scored.any(1)  # a row whose document has ended is no sequence

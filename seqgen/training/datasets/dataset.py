@@ -106,6 +106,11 @@ class Dataset(ABC):
         return cls
 
     @classmethod
+    def to_score(cls, loaded: Any, content: Any, tell: Callable[[str], object]) -> Any:
+        """Read a file of such data for scoring; see `hooks.read_examples`. By default, none."""
+        return None
+
+    @classmethod
     def try_it(cls, stored: StoredModel) -> str:
         """Name the command that a model of such data is for; empty for its task's."""
         return ""

@@ -231,6 +231,24 @@ def test_a_broken_template_is_one_line(source):
     assert "\n" not in str(caught.value)
 
 
+ENDLESS = [
+    "{% for i in range(99999) %}{% for j in range(99999) %}a{% endfor %}{% endfor %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{{ 'a' * 10**10 }}",
+    "{% set it = namespace(x='aa') %}{% for i in range(60) %}{% set it.x = it.x ~ it.x %}"
+    "{% endfor %}",
+]
+
+
+@pytest.mark.parametrize("source", ENDLESS)
+def test_a_template_without_an_end_is_given_up(source, monkeypatch):
+    monkeypatch.setattr("seqgen.plugins.chat.chat_template.SECONDS", 0.05)
+    with pytest.raises(
+        SeqgenError, match=r"the chat template fails: it (is not done|makes a text)"
+    ):
+        ChatTemplate(source, {}).render([{"role": "user", "content": "hello"}])
+
+
 def test_a_template_that_writes_nothing_is_refused():
     with pytest.raises(SeqgenError, match="the chat template writes nothing"):
         ours(LIBRARY, "{# nothing #}").prompt(0, turns("a"))

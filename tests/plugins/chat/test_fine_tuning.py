@@ -19,6 +19,7 @@ from helpers_cli import has_plugin, needs, refusal
 from hf_models import checkpoint
 from safetensors.torch import load_file
 
+import seqgen
 from seqgen import store
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
@@ -276,6 +277,34 @@ def test_the_held_out_loss_is_that_of_transformers_and_of_perplexity(there, mess
         assert "follows one continuous text" in refused
 
 
+@pytest.mark.parametrize("learns_all", [False, True])
+def test_a_file_of_conversations_is_scored_as_it_is_learned(learns_all, there, messages, cli):
+    name = "smol"
+    if learns_all:
+        tuned(messages, "smol", name := "whole", val="none", steps=1, loss_on="all")
+        assert run(["export", name, "--format", "hf", "--out", str(there / name)]) == 0
+    rows = [templated(there / name, one, learns_all) for one in conversations()]
+    record = json.loads(cli("perplexity", messages, "-m", name, "--json")[1])
+    reference = reference_loss(there / name, rows)
+    assert record["nats_per_token"] == pytest.approx(reference, abs=1e-4)
+    assert f"{'all' if learns_all else 'answers'} scored" in record["protocol"]
+    (measured,) = map(json.loads, cli("eval", messages, "-m", name, "--json")[1].splitlines())
+    assert measured["perplexity"]["nll_nats"] == record["nll_nats"]
+    scored = seqgen.load(name).score(messages).nll_nats
+    assert scored == pytest.approx(record["nll_nats"], rel=1e-6)
+
+
+def test_files_of_examples_that_are_not_scored_as_such(there, messages, cli, tmp_path):
+    said = cli("perplexity", messages, "-m", "bare", "--json")[2]
+    assert "bare has no chat template: their JSON is scored as text" in said
+    pairs = written(tmp_path / "p.jsonl", [{"prompt": "the", "completion": " cat"}])
+    record = json.loads(cli("perplexity", pairs, "-m", "bare", "--json")[1])
+    assert record["tokens"] == 1 + len(load("bare", "cpu").tokenizer.encode(" cat"))
+    for words in (["perplexity", messages, "--per-line"], ["compare", "--data", messages]):
+        code, _, said = cli(*words, "-m", "smol")
+        assert code == 2 and "has examples: only seqgen perplexity and eval score them" in said
+
+
 def is_held_out(there, prepared, whole):
     ids = templated(there / "smol", whole)[0]
     part = prepared.val
@@ -387,38 +416,65 @@ def test_answers_in_a_prompt_are_not_learned():
     assert example_of(record, keys_of(record)).answers == [3]
 
 
+BROKEN, NO_TEXT = "with broken JSON", "with a message that has no role and text"
+LONE = "with half of a surrogate pair"
+
+
 @pytest.mark.parametrize(
-    "record",
+    ("record", "reason"),
     [
-        None,
-        7,
-        [],
-        {},
-        {"text": "a"},
-        {"messages": []},
-        {"messages": "a"},
-        {"messages": [7]},
-        {"messages": [{"role": "user"}]},
-        {"messages": [user("a")]},
-        {"messages": [user("a"), assistant(None)]},
-        {"messages": [user("a"), assistant("\ud800")]},
-        {"messages": [user("a"), {"role": "assistant", "content": [{"type": "text"}]}]},
-        {"prompt": "a"},
-        {"prompt": "a", "completion": 7},
-        {"prompt": "a", "completion": [assistant("b")]},
-        {"prompt": [user("a")], "completion": [user("b")]},
-        {"prompt": "a", "completion": "\ud800"},
+        (None, BROKEN),
+        (7, "that is no object"),
+        ([], "that is no object"),
+        ({}, "without KEYS"),
+        ({"text": "a"}, "without KEYS"),
+        ({"messages": []}, "without an answer"),
+        ({"messages": "a"}, "without KEYS"),
+        ({"messages": [7]}, NO_TEXT),
+        ({"messages": [{"role": "user"}]}, NO_TEXT),
+        ({"messages": [user("a")]}, "without an answer"),
+        ({"messages": [user("a"), assistant(None)]}, NO_TEXT),
+        ({"messages": [user("a"), assistant("\ud800")]}, LONE),
+        ({"messages": [user("a"), assistant([{"type": "text"}])]}, "with a part that is no text"),
+        (
+            {"messages": [user("a"), {"role": "ASSISTANT", "content": "b"}]},
+            "without an answer (role 'ASSISTANT', not 'assistant')",
+        ),
+        ({"prompt": "a"}, "without KEYS"),
+        ({"prompt": "a", "completion": 7}, "without KEYS"),
+        ({"prompt": "a", "completion": [assistant("b")]}, "without KEYS"),
+        ({"prompt": [user("a")], "completion": [user("b")]}, "without an answer"),
+        ({"prompt": "a", "completion": "\ud800"}, LONE),
     ],
 )
-def test_other_records_are_left_out(record, tmp_path):
+def test_other_records_are_left_out(record, reason, tmp_path):
     good = [{"messages": [user("a"), assistant("b")]}, {"prompt": "a", "completion": "b"}]
-    for number, one in enumerate(good):
+    for number, (one, keys) in enumerate(zip(good, ("messages", "prompt+completion"), strict=True)):
+        own = isinstance(record, dict) and record.keys() == one.keys()
         path = tmp_path / f"{number}.jsonl"
         path.write_text(f"{json.dumps(one)}\n{json.dumps(record)}\n")
         found = Examples((path,))
         assert len(list(found)) == found.surveyed[0].lines == 1
-        notice = f"1 record left out, without an answer: {path}, record 2"
-        assert found.surveyed[1] == notice
+        named = isinstance(record, dict) and not own
+        why = "without KEYS" if named else reason
+        why = why.replace("KEYS", f"a {keys} of that kind")
+        assert found.surveyed[1] == f"left out: 1 record {why} ({path}, record 2)"
+
+
+def test_reasons_are_counted_apart(tmp_path):
+    records = [{"messages": [user("a")]}, {"text": "a"}, {"messages": [user("a"), assistant("b")]}]
+    path = written(tmp_path / "some.jsonl", [*records, *records[:1]])
+    assert Examples((path,)).surveyed[1] == (
+        f"left out: 2 records without an answer ({path}, record 1, {path}, record 4); "
+        f"1 record without a messages of that kind ({path}, record 2)"
+    )
+
+
+def test_contents_in_parts_are_joined():
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": " two"}]
+    record = {"messages": [user(parts), assistant("b")]}
+    example = example_of(record, keys_of(record))
+    assert example.messages[0] == user("one two")
 
 
 def test_all_forms_of_a_file_are_the_same_examples(tmp_path):

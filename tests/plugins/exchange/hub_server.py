@@ -42,6 +42,8 @@ class Repository:
         cut: after how many bytes the connection is cut, by file; once each.
         altered: files whose content arrives with one byte changed.
         private: what `create_repo` asked for.
+        silent: requests that are never answered: "list", "HEAD", "GET", or "body", which stops
+            within a file.
     """
 
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -50,6 +52,7 @@ class Repository:
     cut: dict[str, list[int]] = field(default_factory=dict)
     altered: set[str] = field(default_factory=set)
     private: bool = False
+    silent: str = ""
 
     def commit(self, files: dict[str, bytes], revision: str = "main") -> str:
         name = sha256(repr((sorted(files.items()), len(self.commits))).encode())[:40]
@@ -70,6 +73,7 @@ class Hub(ThreadingHTTPServer):
         self.requests: list[tuple[str, str, str | None]] = []
         self.messages: list[str] = []
         self.is_closed = False
+        self.closed = threading.Event()
         self.thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
@@ -87,6 +91,7 @@ class Hub(ThreadingHTTPServer):
 
     def close(self) -> None:
         self.is_closed = True
+        self.closed.set()
         self.shutdown()
         self.server_close()
 
@@ -155,6 +160,8 @@ class Handler(BaseHTTPRequestHandler):
         if found is None:
             return
         repository, commit = found
+        if repository.silent == "list":
+            self.stay_silent()
         siblings = []
         for file, content in repository.commits[commit].items():
             row = {"rfilename": file, "size": len(content), "blobId": git_hash(content)}
@@ -170,6 +177,8 @@ class Handler(BaseHTTPRequestHandler):
         if found is None:
             return
         repository, commit = found
+        if repository.silent == self.command:
+            self.stay_silent()
         content = repository.commits[commit].get(file)
         if content is None:
             self.answer(404, b"", X_Error_Code="EntryNotFound", X_Repo_Commit=commit)
@@ -184,6 +193,8 @@ class Handler(BaseHTTPRequestHandler):
             content = content[:-1] + bytes([content[-1] ^ 1])
         rest = content[start:]
         cuts = repository.cut.get(file)
+        if repository.silent == "body" and self.command == "GET":
+            cuts = [len(rest) // 2]
         if self.command == "HEAD" or not cuts:
             self.answer(206 if asked else 200, rest, **headers)
             return
@@ -194,7 +205,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(rest[:after])
         self.wfile.flush()
+        if repository.silent == "body":
+            self.stay_silent()
         self.close_connection = True
+
+    def stay_silent(self) -> None:
+        self.server.closed.wait(60)
+        raise ConnectionAbortedError
 
     def body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):

@@ -195,6 +195,22 @@ def test_a_refusal_says_what_to_do(hub, folder, cli, refusal, said):
     assert said in refused(cli, "import", ADDRESS)
 
 
+@pytest.mark.parametrize("silent", ["list", "HEAD", "GET", "body"])
+def test_a_hub_that_stays_silent_is_given_up(silent, hub, folder, cli, monkeypatch):
+    monkeypatch.setattr("seqgen.plugins.exchange.hub.SILENCE", 0.4)
+    monkeypatch.setattr("seqgen.plugins.exchange.hub.PATIENCE", 0.1)
+    hub.add(NAME, folder)
+    hub.repositories[NAME].silent = silent
+    begun = time.monotonic()
+    code, _, said = cli("import", ADDRESS)
+    assert code == 1 and time.monotonic() - begun < 15
+    *waited, problem = said.splitlines()
+    waiting = f"waiting for {hub.url}, 0.4 seconds at most (about {NAME})"
+    assert waiting in waited or silent == "body"
+    assert problem.startswith(f"seqgen: {hub.url} ") and "answer" in problem
+    assert models() == []
+
+
 def test_what_is_not_there_is_named(hub, folder, cli, tmp_path, monkeypatch):
     hub.add(NAME, folder)
     assert "has no model someone/else" in refused(cli, "import", "hf:someone/else")
