@@ -156,7 +156,7 @@ class Model:
         """
         loaded = self.loaded.network_for("embed")
         embedding.require_hidden_states(loaded)
-        several = [texts] if isinstance(texts, str) else list(texts)
+        several = list(_several(texts))
         require(bool(several), "give the texts to embed")
         (read,) = prompts.batches(loaded, several, len(several))
         added = [len(one.tokens) - len(loaded.ids(one.text)) for one in read]
@@ -201,7 +201,7 @@ class Model:
 
 
 def _several(prompts: Prompts) -> Iterable[str | Vectors]:
-    return [prompts] if isinstance(prompts, (str, Vectors)) else prompts
+    return [prompts] if isinstance(prompts, (str, Vectors)) or not np.iterable(prompts) else prompts
 
 
 def _options(kind: type[Kind], seed: int | None = None, **settings: Any) -> Kind:

@@ -529,7 +529,7 @@ def checked_strings(text: str | Iterable[str]) -> Iterator[str]:
     Raises:
         SeqgenError: it cannot, or one is no string.
     """
-    for piece in [text] if isinstance(text, str) else text:
+    for piece in text if isinstance(text, Iterable) and not isinstance(text, str) else [text]:
         if (why := why_not_utf8(piece)) is not None:
             raise SeqgenError(f"the text {why}")
         yield piece

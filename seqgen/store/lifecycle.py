@@ -245,11 +245,15 @@ def _begin(folder: Path, name: str | None, stem: str, held: contextlib.ExitStack
     return model
 
 
+def name_of_stem(stem: str) -> str:
+    """Make a model's name of the name of a file."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
+    return stem[: LONGEST_NAME - len("-999")]
+
+
 def _free_place(folder: Path, stem: str) -> Path:
     """Choose a free model path that no running process is about to use."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "model"
-    stem = stem[: LONGEST_NAME - len("-999")]
-    number, path = 2, folder / stem
+    number, path = 2, folder / (stem := name_of_stem(stem))
     while os.path.lexists(path) or is_being_built(path) or path.name == LATEST:
         path = folder / f"{stem}-{number}"
         number += 1

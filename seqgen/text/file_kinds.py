@@ -132,7 +132,7 @@ def extraction_advice(kind: FileKind, path: Path, head: bytes) -> str:
         remedy = "give {instead}--field NAME for the column of the texts{names}"
         remedy += ", or --as-text to train on all of it" if kind.is_text else ""
     else:
-        remedy = kind.remedy
+        remedy = kind.remedy if head.strip() or kind.holds != "records" else "it has no records"
     return f"{kind.name}: " + remedy.format(
         file=shlex.quote(str(path)),
         stem=shlex.quote(str(path.with_name(stem))),

@@ -64,6 +64,13 @@ def test_what_cannot_be_trained_on_is_refused(models):
         seqgen.train(text=[3])
 
 
+def test_what_is_no_text_is_refused_in_a_line(models):
+    model = seqgen.load(models[0])
+    for call in (model.score, lambda x: [*model.sample(x)], lambda x: [*model.suggest(x)]):
+        with pytest.raises(SeqgenError, match="is not text but 5"):
+            call(5)
+
+
 @pytest.mark.parametrize("options", [{}, {"documents": "line", "no_end": True}])
 def test_scores_are_those_of_the_command_line(models, said, tmp_path, options):
     flags = ["--documents", "line", "--no-end"] if options else []

@@ -93,15 +93,18 @@ def read_template(name: str) -> str:
 
 def answer_lines(model: ChatModel, options: SampleOptions, system: str | None, out: Output) -> None:
     """Answer each line of standard input."""
-    from seqgen.plugins.chat.conversation import answers
+    from seqgen.plugins.chat.conversation import UnansweredError, answers
 
     lines = piped_lines("no question, no answer", out)
-    for answer in answers(model, options, conversations(lines, system)):
-        if answer.left_out:
-            number, messages = answer.sample.index + 1, plural(answer.left_out, "message")
-            out.notice(f"line {number}: the oldest {messages} did not fit and are left out")
-        if not out.record(answer.record()):
-            put(shown(answer.sample.text, f"answer {answer.sample.index}"))
+    try:
+        for answer in answers(model, options, conversations(lines, system)):
+            if answer.left_out:
+                number, messages = answer.sample.index + 1, plural(answer.left_out, "message")
+                out.notice(f"line {number}: the oldest {messages} did not fit and are left out")
+            if not out.record(answer.record()):
+                put(shown(answer.sample.text, f"answer {answer.sample.index}"))
+    except UnansweredError as error:
+        raise SeqgenError(f"standard input: line {error.index + 1}: {error}") from None
 
 
 def conversations(lines: Iterable[str], system: str | None) -> Iterator[list[dict[str, Any]]]:

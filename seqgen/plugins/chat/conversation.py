@@ -186,13 +186,25 @@ class AnsweredChat:
         return {**self.sample.record(), "messages": list(self.messages)}
 
 
+class UnansweredError(SeqgenError):
+    """A conversation cannot be answered.
+
+    Attributes:
+        index: of the conversation, among several.
+    """
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+
+
 def answers(
     model: ChatModel, options: SampleOptions, conversations: Iterable[Sequence[Message]]
 ) -> Iterator[AnsweredChat]:
     """Answer many conversations, each by itself; yield the answers in order.
 
     Raises:
-        SeqgenError: a conversation cannot be answered; says which, after the answers before it.
+        UnansweredError: a conversation cannot be answered; comes after the answers before it.
     """
     writer = Writer(model.loaded, options)
     first = 0
@@ -203,7 +215,7 @@ def answers(
             for index, messages in enumerate(batch, first):
                 fitted.append(fit(model, index, messages, options.max_tokens))
         except SeqgenError as error:
-            problem = SeqgenError(f"question {first + len(fitted)}: {error}")
+            problem = UnansweredError(first + len(fitted), str(error))
         rows = [row_of(writer, one.prompt) for one in fitted]
         for row, text in finished_texts(writer, rows):
             number = row.prompt - first
@@ -224,6 +236,7 @@ class AnsweringModel(ChatModel):
         Raises:
             SeqgenError: it cannot be answered.
         """
-        several = [turn("user", messages)] if isinstance(messages, str) else list(messages)
+        several = [turn("user", messages)] if isinstance(messages, str) else messages
+        several = list(several) if isinstance(several, Sequence) else several
         stopping = replace(options, stop=(*options.stop, *self.stop))
         return next(answers(self, stopping, [read_messages(several)])).sample

@@ -268,16 +268,13 @@ class Examples:
             texts, sizes = texts + len(content), sizes + len(content.encode())
             facts = [example.learned, list(example.messages)]
             digest.update(f"{json.dumps(facts, sort_keys=True)}\n".encode())
+        reasons = "; ".join(
+            f"{plural(len(places), 'record')} {why} ({first_names(places, NAMED)})"
+            for why, places in left_out.items()
+        )
         if not count:
-            keys = ", ".join(dict.fromkeys(itertools.chain.from_iterable(self.keys.values())))
-            raise SeqgenError(f"{self.name} has no example with an answer ({keys})")
-        notice = None
-        if left_out:
-            each = (
-                f"{plural(len(places), 'record')} {why} ({first_names(places, NAMED)})"
-                for why, places in left_out.items()
-            )
-            notice = f"left out: {'; '.join(each)}"
+            raise SeqgenError(f"{self.name} has no example with an answer: {reasons}")
+        notice = f"left out: {reasons}" if reasons else None
         return Survey(texts, sizes, count, digest.hexdigest()), notice
 
     @property

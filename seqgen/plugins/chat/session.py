@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from seqgen.cli.shell.output import Output, put, say
-from seqgen.errors import SeqgenError, UsageError, did_you_mean, reporting_os_errors
+from seqgen.errors import SeqgenError, UsageError, closest, reporting_os_errors
 from seqgen.files import write_bytes
 from seqgen.plugins.chat.conversation import Conversation
 from seqgen.wording import plural
@@ -85,9 +85,11 @@ class ChatSession:
         except KeyboardInterrupt:
             pass  # back to the prompt
         put("\n")
-        if new := self.conversation.left_out - before:
-            oldest = plural(new, "message")
-            self.out.notice(f"the window is full: the model no longer sees the oldest {oldest}")
+        if self.conversation.left_out > before:
+            all_of_them = plural(self.conversation.left_out, "message")
+            self.out.notice(
+                f"the window is full: the model does not see the oldest {all_of_them} of this chat"
+            )
 
     def _command(self, line: str) -> bool:
         """Obey a command; return whether the chat goes on."""
@@ -106,8 +108,9 @@ class ChatSession:
         elif name == "help":
             put(HELP)
         else:
-            hint = did_you_mean(name, self.COMMANDS)
-            raise UsageError(f"there is no command /{name}{hint}; /help lists them")
+            near = closest(name, self.COMMANDS)
+            hint = "" if near is None else f"; did you mean /{near}?"
+            raise UsageError(f"there is no command /{name}{hint or '; /help lists them'}")
         return True
 
     def _save(self, name: str) -> None:

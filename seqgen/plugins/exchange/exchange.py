@@ -21,6 +21,7 @@ from seqgen.store import StoredMixture, StoredModel
 from seqgen.store.folder import tensor_pieces
 from seqgen.store.formats import KEPT, Adapters, ImportedModel, ModelToExport
 from seqgen.store.layout import SOURCE_TOKENIZER, TOKENIZER, WEIGHTS, is_known
+from seqgen.store.lifecycle import name_of_stem
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load
 from seqgen.store.model import Adapter
@@ -121,6 +122,8 @@ def _import_found(
         imported, stem = read_folder(path, vocabulary), found.stem
     else:
         imported, stem = _read_lines(path, vocabulary)
+    if overwrite and name is None:
+        name = name_of_stem(stem)
     with store.building(name, stem, overwrite) as stored:
         groups |= {
             "model": imported.model.config,

@@ -110,7 +110,8 @@ BAD_LINES = {
     '{"messages": []}': "standard input: line 2: messages must be a list",
     '{"messages": 1}': "standard input: line 2: messages must be a list",
     '{"messages": [{"role": "user"}]}': "line 2: message 0 needs a role and a content",
-    "long " * 150: "question 1: the last message has",
+    '{"messages": [{"role": "user", "content": "\\ud800"}]}': "half of a surrogate pair",
+    "long " * 150: "standard input: line 2: the last message has",
 }
 
 
@@ -351,7 +352,7 @@ def test_commands(there, cli, typing, tmp_path):
     assert "/reset" in out and "no system prompt\nNew one\nNew one\n" in out
     said = [line.removeprefix("seqgen: ") for line in err.splitlines()]
     assert said == [
-        "there is no command /rest; did you mean 'reset'?; /help lists them",
+        "there is no command /rest; did you mean /reset?",
         "/save needs the name of a file",
         f"{taken} exists: choose another name",
         f"{tmp_path}/no/x cannot be written: No such file or directory",

@@ -631,7 +631,7 @@ def test_loss_on_is_for_conversations(there, tmp_path, capsys):
     path = written(tmp_path / "texts.jsonl", [{"text": "the cat"}])
     assert "give --field NAME" in refusal(capsys, "train", path, *given)
     path = written(tmp_path / "none.jsonl", [{"messages": [user("the cat")]}])
-    assert "none.jsonl has no example with an answer (messages)" in refusal(
+    assert "none.jsonl has no example with an answer: 1 record without an answer" in refusal(
         capsys, "train", path, *given
     )
 

@@ -117,6 +117,15 @@ def test_a_model_is_imported_by_name_with_the_files_it_needs_and_no_others(hub, 
     assert f"imported from {ADDRESS}, revision main, commit {commit[:12]}" in shown
 
 
+def test_an_import_without_a_name_replaces_the_model_of_its_name(hub, folder, cli):
+    hub.add(NAME, folder)
+    for _ in range(2):
+        assert cli("import", ADDRESS, "--overwrite")[0] == 0
+    assert models() == ["tiny-Gpt2"]
+    assert cli("import", ADDRESS)[0] == 0
+    assert sorted(models()) == ["tiny-Gpt2", "tiny-Gpt2-2"]
+
+
 def test_a_second_import_comes_from_the_cache_without_the_hub(hub, folder, cli, monkeypatch):
     hub.add(NAME, folder)
     assert cli("import", ADDRESS, "--name", "first")[0] == 0
