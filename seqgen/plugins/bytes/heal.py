@@ -82,13 +82,11 @@ class _Cover:
         mass: their probability after the tokens before.
         tokens: these tokens.
         rest: the bytes of the prompt after them.
-        state: the model's, after all of them but the last.
     """
 
     mass: float
     tokens: tuple[int, ...]
     rest: bytes
-    state: State | None
 
 
 @without_gradients
@@ -111,21 +109,22 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
     cut, raw = _end_of(loaded.tokenizer, prompt)
     before = prompt.tokens[:cut] or (loaded.framing.start,)
     trie, rank = segmentation.trie, itertools.count()
-    waiting = [(-1.0, next(rank), _Cover(1.0, (), raw, None))]
+    waiting = [(-1.0, next(rank), _Cover(1.0, (), raw))]
+    state: State | None = None
     best, healed = 0.0, prompt
     while waiting and -waiting[0][0] > best:
         cover = heapq.heappop(waiting)[2]
         if not cover.rest:
             best, healed = cover.mass, prompt
             continue
-        probs, state = _read(loaded.model, before, cover)
+        probs, state = _read(loaded.model, before, cover, state)
         path = _path(trie, cover.rest)
         read = segmentation.path_of((*before[-REACH:], *cover.tokens))
         for size, node in enumerate(path[1:], start=1):
             for token in trie.ids[node.begin : node.longer].tolist():
                 if segmentation.is_own(read, token, segmentation.texts[token]):
                     mass, tokens = cover.mass * probs[token], (*cover.tokens, token)
-                    longer = _Cover(mass, tokens, cover.rest[size:], state)
+                    longer = _Cover(mass, tokens, cover.rest[size:])
                     heapq.heappush(waiting, (-mass, next(rank), longer))
         if len(path) <= len(cover.rest) or not _begins_character(cover.rest[0]):
             continue
@@ -145,13 +144,27 @@ def heal(loaded: LoadedModel, prompt: Prompt) -> Prompt:
 
 
 def _read(
-    model: InferenceModel, before: tuple[int, ...], cover: _Cover
+    model: InferenceModel, before: tuple[int, ...], cover: _Cover, state: State | None
 ) -> tuple[np.ndarray, State]:
-    """Compute the probabilities (V,) of the token after a cover, and the model's state there."""
-    if cover.state is None:
+    """Compute the probabilities (V,) of the token after a cover.
+
+    Only the state after the tokens before all covers is kept: a state of a large model takes more
+    memory than a cover takes time to be read again.
+
+    Args:
+        model: in evaluation mode.
+        before: the tokens before the end of the prompt.
+        cover: of that end.
+        state: after `before`; None if it is not read yet.
+
+    Returns:
+        The probabilities, and the state after `before`.
+    """
+    if state is None:
         logits, state = prefill(model, [before[-CONTEXT:]])
-    else:
-        logits, state = model.step([cover.tokens[-1]], cover.state.copy())
+    if cover.tokens:
+        kept = state
+        logits, _ = prefill(model, [cover.tokens], lambda _: kept.copy(), [0])
     log_probs = require_numbers(logits if model.normalised else normalise(logits))
     return np.exp(log_probs[0].astype(np.float64)), state
 
