@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from seqgen.scoring.mixing import MixtureRecord
     from seqgen.store.loaded import LoadedModel
 
-BYTES_BY_THEMSELVES = "models with different tokenizers are mixed byte by byte without it"
-
 
 class Mixing(Options, panel=Panel.SAVING):
     """Options of `seqgen mix`: parts, weights, and the name of the mixture."""
@@ -75,12 +73,9 @@ class Mixing(Options, panel=Panel.SAVING):
     def __post_init__(self) -> None:
         super().__post_init__()
         for part in self.parts:
-            name, colon, added = part.partition(":")
-            require(
-                not colon or "/" in part,
-                f"write {name} instead of {part}: "
-                + ("--weights X,X sets weights" if added[:1].isdigit() else BYTES_BY_THEMSELVES),
-            )
+            name, _, weight = part.rpartition(":")
+            weighted = name and weight[:1].isdigit() and "/" not in part
+            require(not weighted, f"write {name} instead of {part}: --weights X,X sets weights")
 
 
 @takes_options

@@ -94,30 +94,9 @@ def decoder_of(
     """
     if loaded.backward:
         return BackwardDecoder(loaded.tokenizer, history)
-    decoder = loaded.tokenizer.decoder(history)
-    return decoder if overlap is None else SkippingDecoder(decoder, len(overlap.text))
-
-
-class SkippingDecoder(Decoder):
-    """Streaming decoder that leaves the first characters out.
-
-    Args:
-        decoder: of the tokens.
-        left: how many characters are left out.
-    """
-
-    def __init__(self, decoder: Decoder, left: int) -> None:
-        self._decoder, self._left = decoder, left
-
-    def push(self, token: int) -> str:
-        return self._rest(self._decoder.push(token))
-
-    def flush(self) -> str:
-        return self._rest(self._decoder.flush())
-
-    def _rest(self, text: str) -> str:
-        skipped, self._left = self._left, max(0, self._left - len(text))
-        return text[skipped:]
+    if overlap is not None:
+        return overlap.decoder(loaded.tokenizer, history)
+    return loaded.tokenizer.decoder(history)
 
 
 class BackwardContinuation(Continuation):

@@ -14,10 +14,11 @@ and for small vocabularies a call costs a fraction of torch's.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from seqgen.generation.continuation import EndIds, end_ids
 from seqgen.models.distributions import normalise
 from seqgen.settings import require
 from seqgen.settings.generation import SampleOptions
+
+if TYPE_CHECKING:
+    from seqgen.text.tokenizers import Decoder, Tokenizer
 
 # (history: each row's tokens so far, log_probs (B, V)) -> log_probs (B, V)
 Processor = Callable[[Sequence[Sequence[int]], np.ndarray], np.ndarray]
@@ -37,16 +41,20 @@ MOST_TAKEN = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class PromptOverlap:
-    """End of a prompt that is none of its tokens, since the first token of the text has it.
+class PromptOverlap(ABC):
+    """End of a prompt at which no token ends: the first token of the text continues it.
 
     Attributes:
-        text: that end.
-        first_token: filter that leaves as the first token only those that begin with it.
+        text: the whole characters there that are decoded with the text, and are no part of it.
+        first_token: filter that leaves as the first token only those that may continue the prompt.
     """
 
     text: str
     first_token: Processor
+
+    @abstractmethod
+    def decoder(self, tokenizer: Tokenizer, history: Sequence[int]) -> Decoder:
+        """Return a streaming decoder for the tokens after `history`, which leaves `text` out."""
 
 
 class History(list):

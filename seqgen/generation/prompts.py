@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import queue
 import threading
@@ -38,6 +39,7 @@ class Prompt:
         source_unknown: how many of them are `<unk>`.
         source_begin: how many of them stand before the source's content.
         overlap: what the first token of the text has in common with the prompt; None for nothing.
+        cut: the bytes after `text` of a character that lacks its last ones.
     """
 
     index: int
@@ -48,6 +50,7 @@ class Prompt:
     source_unknown: int = 0
     source_begin: int = 0
     overlap: PromptOverlap | None = None
+    cut: bytes = b""
 
     @property
     def of_source(self) -> SourceFields | None:
@@ -81,9 +84,11 @@ class Lines:
 
 
 def batches(
-    loaded: LoadedModel, prompts: Iterable[str | Vectors], size: int
+    loaded: LoadedModel, prompts: Iterable[str | bytes | Vectors], size: int
 ) -> Iterator[list[Prompt]]:
     """Yield batches of up to `size` prompts, of those available without waiting.
+
+    Bytes are UTF-8; only they may end inside a character.
 
     Raises:
         SeqgenError: a prompt is no text, or has something the model does not know; says what
@@ -93,6 +98,7 @@ def batches(
     for texts in available_batches(prompts, size):
         batch: list[Prompt] = []
         for text in texts:
+            text, cut = whole_characters(text) if isinstance(text, bytes) else (text, b"")
             if isinstance(text, str):
                 text = _as_read(loaded, text, isinstance(prompts, Lines))
             problem = _problem(loaded, text, index, prompts)
@@ -103,9 +109,18 @@ def batches(
                 if batch:
                     yield batch
                 raise problem
-            batch.append(prompt)
+            batch.append(dataclasses.replace(prompt, cut=cut))
             index += 1
         yield batch
+
+
+def whole_characters(raw: bytes) -> tuple[str, bytes]:
+    """Split UTF-8 into its whole characters and the bytes of one that is cut at the end.
+
+    Bytes that are no UTF-8 become lone surrogates.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    return decoder.decode(raw), decoder.getstate()[0]
 
 
 def read_prompt(loaded: LoadedModel, index: int, text: str | Vectors) -> Prompt:
@@ -134,7 +149,10 @@ def open_sources(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | 
 
     Raises:
         UsageError: the model writes texts given labels, and none are chosen.
+        SeqgenError: a prompt ends inside a character, and nothing has found tokens for that.
     """
+    if (cut := next((prompt for prompt in batch if prompt.cut), None)) is not None:
+        raise SeqgenError(f"prompt {cut.index} is not UTF-8 text: it ends inside a character")
     return loaded.conditioning.opens(loaded.model, [prompt.source_tokens for prompt in batch])
 
 

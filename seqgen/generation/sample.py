@@ -303,9 +303,8 @@ def _best(
     """Yield the most probable text, per token, of every `best_of` consecutive ones."""
     texts = iter(texts)
     for first in texts:
-        group = chain(
-            [first], islice(texts, options.best_of - 1)
-        )  # none of which is kept but the best
+        # An iterator: of all these texts, only the best so far is kept.
+        group = chain([first], islice(texts, options.best_of - 1))
         yield max(group, key=lambda candidate: candidate[1].logprob / max(1, candidate[1].tokens))
 
 

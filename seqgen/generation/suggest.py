@@ -48,9 +48,8 @@ def suggest(
     require(count >= 1, f"--suggest must be at least 1, not {count}")
     for batch in batches(loaded, prompts, batch_size):
         histories = [prompt.tokens for prompt in batch]
-        model_log_probs = normalise(
-            prefill(loaded.model, histories, *open_sources(loaded, batch))[0]
-        )  # (B, V)
+        logits, _ = prefill(loaded.model, histories, *open_sources(loaded, batch))
+        model_log_probs = normalise(logits)  # (B, V)
         allowed = Forbid(loaded.never)(histories, model_log_probs)
         for row, prompt in enumerate(batch):
             for rank, token in enumerate(most_probable(allowed[row], count)):

@@ -266,8 +266,7 @@ class TextBatch:
         """
         drawer, policy = self.drawer, texts[0].policy
         if not policy.is_plain or not (drawer or self._can_draw(logits)):
-            rows = drawer.logits(state) if drawer else logits
-            return _choose(texts, self._own(rows))
+            return _choose(texts, self._own(drawer.logits(state) if drawer else logits))
         choose, steps = _draws_of(texts)
         drawn = choose.uniforms(_identities(texts), steps), policy.processors[0].distinct
         found = drawer.draw(state, *drawn) if drawer else draw(logits, *drawn)

@@ -195,8 +195,7 @@ def looks_tokenized(lines: Sequence[str]) -> bool:
     BLEU tokenizes by itself: text that is tokenized already gets another score.
     """
     ends = [line.rstrip() for line in lines if line.rstrip()[-1:] in (".", "!", "?")]
-    spaced = sum(end[:-1].endswith(" ") for end in ends)
-    return 2 * spaced > len(ends)
+    return 2 * sum(end[:-1].endswith(" ") for end in ends) > len(ends)
 
 
 def _score(score: SacreScore, options: BleuOptions, signature: str, **figures: Any) -> Score:

@@ -31,8 +31,7 @@ def group_into_blocks(sizes: np.ndarray, count: int = BLOCKS) -> np.ndarray:
         (L,) the block of each line, from 0 on without gaps.
     """
     before = np.cumsum(sizes) - sizes
-    block = before * count // max(1, sizes.sum())
-    return np.unique(block, return_inverse=True)[1]
+    return np.unique(before * count // max(1, sizes.sum()), return_inverse=True)[1]
 
 
 def resampled_ratios(

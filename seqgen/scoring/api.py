@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 # A text, or the path of the file with it.
 GivenText = str | Path | Iterable[str]
 Kind = TypeVar("Kind", SampleOptions, BeamOptions)
-# One prompt, or several: lines of text, or sources of a model that writes from vectors.
-Prompts = str | Vectors | Iterable[str | Vectors]
+# One prompt, or several: lines of text, which may be bytes of UTF-8; or sources of a model that
+# writes from vectors.
+Prompt = str | bytes | Vectors
+Prompts = Prompt | Iterable[Prompt]
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Model:
         """Generate text by sampling.
 
         Args:
-            prompts: what to go on from; an empty one is the start of a text. For a model that
+            prompts: what to go on from; an empty one is the start of a text. Bytes of UTF-8 may
+                end inside a character, which is then the first of the text. For a model that
                 writes from vectors: sources, such as `seqgen.text.vector_files.open_vectors` gives.
             labels: of a model that was trained with labels: those of the texts.
             settings: the options of `seqgen.settings.generation.SampleOptions`, by name. The same
@@ -88,7 +91,7 @@ class Model:
         return sample.sample(self.loaded.with_labels(labels), _several(prompts), options)
 
     def stream(
-        self, prompt: str | Vectors = "", *, labels: Sequence[str] = (), **settings: Any
+        self, prompt: Prompt = "", *, labels: Sequence[str] = (), **settings: Any
     ) -> Iterator[str]:
         """Sample one text; yield each piece as soon as it is certain; see `sample`."""
         options = _options(SampleOptions, **settings)
@@ -200,8 +203,8 @@ class Model:
         return prompt
 
 
-def _several(prompts: Prompts) -> Iterable[str | Vectors]:
-    return [prompts] if isinstance(prompts, (str, Vectors)) or not np.iterable(prompts) else prompts
+def _several(prompts: Prompts) -> Iterable[Prompt]:
+    return [prompts] if isinstance(prompts, Prompt) or not np.iterable(prompts) else prompts
 
 
 def _options(kind: type[Kind], seed: int | None = None, **settings: Any) -> Kind:

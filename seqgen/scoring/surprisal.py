@@ -140,8 +140,7 @@ def score_tokens(
         end = loaded.framing_of("line").end
         return chain.from_iterable(_tokens(loaded, [x.scored], end, x.index) for x in lines)
     corpus = loaded.encode(chunks, "stream")
-    scored = score_as(replace(scoring, batch_size=1), loaded, corpus)
-    return _tokens(loaded, scored)
+    return _tokens(loaded, score_as(replace(scoring, batch_size=1), loaded, corpus))
 
 
 def _tokens(

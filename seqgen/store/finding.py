@@ -116,7 +116,7 @@ def find(name: str | Path | None) -> StoredModel:
                 with_parts(model)
                 return model
         raise SeqgenError("there is no trained model yet; run seqgen train FILE first")
-    if isinstance(name, Path) or os.sep in name or (os.altsep and os.altsep in name):
+    if _is_path(name):
         model = StoredModel(Path(name))
         if not model.path.is_dir():
             hint = pretrained_hint(name) if isinstance(name, str) else ""
@@ -145,11 +145,10 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
         UsageError: a weight is not from 0 to 1, or they do not sum to 1.
         SeqgenError: there is no such model; names the nearest.
     """
-    if not isinstance(name, str) or Path(name).is_dir():
+    if not isinstance(name, str):
         return with_parts(find(name))
-    if "+" not in name:
-        name, view = _split_view(name)
-        return with_parts(replace(find(name), view=view))
+    if "+" not in name or _is_folder(name):
+        return with_parts(_find_viewed(name))
     given = [_weighted(part) for part in name.split("+")]
     weights = [weight for _, weight in given]
     left = 1 - sum(weight for weight in weights if weight is not None)
@@ -157,10 +156,10 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
     if left < -1e-4 or (not missing and left > 1e-4):
         raise UsageError(f"the weights of {name} sum to {1 - left:g}, not to 1")
     weights = [max(0.0, left) / missing if w is None else w for w in weights]
-    names, views = zip(*(_split_view(part) for part, _ in given), strict=True)
+    models = _find_different(part for part, _ in given)
     each = [
-        (replace(part, view=view), weight * share / sum(weights))
-        for model, view, weight in zip(_find_different(names), views, weights, strict=True)
+        (part, weight * share / sum(weights))
+        for model, weight in zip(models, weights, strict=True)
         for part, share in _shares(model)
     ]
     parts, shares = zip(*each, strict=True)
@@ -179,7 +178,7 @@ def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:
 
 def _find_different(names: Iterable[str]) -> list[StoredModel]:
     """Find models by their names; see `find_parts`."""
-    models = list(map(find, names))
+    models = list(map(_find_viewed, names))
     places = [model.path.resolve() for model in models]
     for model in models:
         model.network_for("mixing")
@@ -192,7 +191,8 @@ def _find_different(names: Iterable[str]) -> list[StoredModel]:
 def _shares(model: StoredModel) -> list[tuple[StoredModel, float]]:
     """Return the parts that a model brings into a mixture, and their shares of its weight."""
     shares = mixture_weights(model)[0] if model.is_mixture else [1.0]
-    return list(zip(model.single_models, shares, strict=True))
+    parts = [replace(part, view=model.view) for part in model.single_models]
+    return list(zip(parts, shares, strict=True))
 
 
 def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
@@ -208,14 +208,28 @@ def with_parts(stored: StoredModel) -> StoredModel | StoredMixture:
     return stored
 
 
-def _split_view(name: str) -> tuple[str, str]:
-    """Split `name:view` or `name:view=option`; the name may be a path with a colon."""
+def _find_viewed(name: str) -> StoredModel:
+    """Find the model of `NAME`, `NAME:VIEW` or `NAME:VIEW=OPTION`; NAME may be a path with a colon.
+
+    Raises:
+        SeqgenError: there is none, or no plugin with such a view.
+    """
     start, _, view = name.rpartition(":")
     kind = view.partition("=")[0]
-    if not start or Path(name).is_dir():
-        return name, ""
-    hooks.require_plugin(f":{kind}", name)
-    return (start, view) if kind in hooks.views() else (name, "")
+    if start and not _is_folder(name):
+        hooks.require_plugin(f":{kind}", name)
+        if kind in hooks.views():
+            return replace(find(start), view=view)
+    return find(name)
+
+
+def _is_path(name: str | Path) -> bool:
+    """Check whether a model is given by its path, with a separator, and not by its name."""
+    return isinstance(name, Path) or any(sep in name for sep in (os.sep, os.altsep) if sep)
+
+
+def _is_folder(name: str) -> bool:
+    return _is_path(name) and Path(name).is_dir()
 
 
 def _weighted(part: str) -> tuple[str, float | None]:

@@ -204,7 +204,7 @@ def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | 
         parts = [load_over_arrays(part, whole) for part in stored.parts]
         return None if None in parts else _mixed(stored, parts)
     found = stored.load_arrays(whole)
-    return None if found is None else _viewed(_assembled(stored, *found))
+    return None if found is None else _viewed(_assembled(stored, *found), stored.view)
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:
@@ -216,21 +216,21 @@ def load_stored(stored: StoredModel, device: torch.device, precision: Precision)
     choose_products(device)
     loaded = replace(loaded, model=in_precision(loaded.model.to(device), precision))
     hooks.speed_up_steps(loaded.model)
-    return _viewed(loaded)
+    return _viewed(loaded, stored.view)
 
 
-def _viewed(loaded: LoadedModel) -> LoadedModel:
-    """Present a loaded model by the view that its name asks for, if any.
+def _viewed(loaded: LoadedModel, view: str) -> LoadedModel:
+    """Present a loaded model by a view, such as "bytes" or "bytes=all"; "" for none.
 
     Raises:
         UsageError: the view has no such option.
         SeqgenError: it cannot present this model.
     """
-    if not loaded.stored.view:
+    if not view:
         return loaded
-    name, _, option = loaded.stored.view.partition("=")
+    name, given, option = view.partition("=")
     plugin, target = hooks.views()[name]
-    return plugin.load(target)(loaded, option)
+    return plugin.load(target)(loaded, option if given else None)
 
 
 def _assembled(stored: StoredModel, model: InferenceModel, tokenizer: Tokenizer) -> LoadedModel:
@@ -297,7 +297,7 @@ def _mixed(stored: StoredMixture, parts: Sequence[LoadedModel]) -> LoadedModel:
     for other in parts[1:]:
         require_alike(first, other)
     model = mixture_of([part.model for part in parts], stored)
-    return _viewed(replace(first, stored=stored, model=model))
+    return _viewed(replace(first, stored=stored, model=model), stored.view)
 
 
 def _with_one_vocabulary(parts: Sequence[LoadedModel]) -> Sequence[LoadedModel]:
@@ -307,13 +307,11 @@ def _with_one_vocabulary(parts: Sequence[LoadedModel]) -> Sequence[LoadedModel]:
     """
     alike = all(_vocabulary(part) == _vocabulary(parts[0]) for part in parts)
     of_text = not any(part.conditioning.in_pairs or part.backward for part in parts)
-    if (alike and not any(part.stored.view for part in parts)) or not of_text:
+    by_tokens = alike and not any(part.stored.view for part in parts)
+    if by_tokens or not of_text or "bytes" not in hooks.views():
         return parts
-    if (found := hooks.views().get("bytes")) is None:
-        return parts
-    plugin, target = found
     # How each model of its own ends a text does not matter beside the others.
-    return [replace(plugin.load(target)(part), own_framing=None) for part in parts]
+    return [replace(_viewed(part, "bytes"), own_framing=None) for part in parts]
 
 
 def mixture_of(parts: Sequence[InferenceModel], stored: StoredMixture) -> Mixed:

@@ -8,7 +8,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -316,10 +316,8 @@ def write_mixture(
     size = {"vocab_size": first.config["model"].get("vocab_size"), "reads": first.task.stored_as}
     data, folders = first.config["data"], [layout.TOKENIZER, layout.SOURCE_TOKENIZER]
     if kind_in(first.path / layout.TOKENIZER) != tokenizer.kind:
-        size, data = (
-            size | {"vocab_size": tokenizer.vocab_size},
-            data | {"tokenizer": tokenizer.kind},
-        )
+        size["vocab_size"] = tokenizer.vocab_size
+        data = data | {"tokenizer": tokenizer.kind, "vocab_size": None}
         with folder.writing(folders[0]):
             tokenizer.save(folder.path / folders.pop(0))
     groups = {"model": size, "training": {}, "data": data, "parts": facts}
@@ -337,10 +335,11 @@ def write_mixture(
 
 def _copy(folder: StoredModel, part: StoredModel) -> Reference:
     """Copy a part into a mixture's folder, and return the reference to the copy."""
-    name, number = part.name, 2
+    stem = name = replace(part, view="").name
+    number = 2
     while (folder.path / layout.PARTS / name).exists():
-        name, number = f"{part.name}-{number}", number + 1
-    copied = StoredModel(folder.path / layout.PARTS / name)
+        name, number = f"{stem}-{number}", number + 1
+    copied = StoredModel(folder.path / layout.PARTS / name, view=part.view)
     with folder.writing(layout.PARTS):
         copied.path.mkdir(parents=True)
         for item in COPIED:
@@ -358,4 +357,4 @@ def _copy(folder: StoredModel, part: StoredModel) -> Reference:
     copied.seal()
     if not isinstance(part, Member) and copied.digest != part.digest:
         raise SeqgenError(f"{part.name} changed while it was copied; nothing was saved")
-    return Reference(part.name, copied.digest, f"{layout.PARTS}/{name}")
+    return Reference(stem, copied.digest, f"{layout.PARTS}/{name}", part.view or None)

@@ -8,7 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -47,11 +47,13 @@ class Reference:
         name: what the other was called.
         digest: its hash, see `StoredModel.digest`.
         path: where it is, if it is not in the models' folder; in the owner's folder relative.
+        view: how it is presented; see `StoredModel`.
     """
 
     name: str
     digest: str
     path: str | None = None
+    view: str | None = None
 
     @classmethod
     def read(cls, fact: Any, file: Path, role: str) -> Reference:
@@ -674,7 +676,8 @@ class StoredModel(TrainingFolder):
         """Make a reference to this model for another model's configuration."""
         path = self.path.resolve()
         inside = path.parent == models_folder().resolve()
-        return Reference(path.name, self.digest, None if inside else str(path))
+        place = None if inside else str(path)
+        return Reference(path.name, self.digest, place, self.view or None)
 
     @property
     def single_models(self) -> list[StoredModel]:
@@ -706,6 +709,7 @@ class StoredModel(TrainingFolder):
         for model in chain([other] * there, models_of(models_folder())):
             with contextlib.suppress(SeqgenError, OSError):
                 for part in model.single_models:
+                    part = replace(part, view=reference.view or "")
                     if part.digest == digest:
                         return part
         happened = "has changed since" if there else "is gone"

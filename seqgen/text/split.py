@@ -56,8 +56,7 @@ def split_text(
         return Split(text.chunks, None)
     fraction = held_out_fraction(config.val)
     if fraction is None:
-        held_out = replace(text, paths=held_out_files(config))
-        return Split(text.chunks, held_out.chunks)
+        return Split(text.chunks, replace(text, paths=held_out_files(config)).chunks)
     if config.documents == "stream":
         cut = stream_cut(text, int((1 - fraction) * facts.characters + 1e-9), tokenizer)
         return Split(lambda: text.chunks(0, cut), lambda: text.chunks(cut))

@@ -57,8 +57,7 @@ def reload_stored_data(
     files = _find_files(stored, moved)
     is_changed = _make_change_check(stored, files, moved.may_differ, report)
     config, kind = stored.settings("data", DataConfig), registry.load_object(stored.task.dataset)
-    dataset = kind.open(files, config, tokens)
-    return dataset.reload(stored, is_changed)
+    return kind.open(files, config, tokens).reload(stored, is_changed)
 
 
 def tokens_of(stored: StoredModel, target: Tokenizer) -> Tokenizers:

@@ -731,7 +731,6 @@ def has_checkpoint_of_restart(name: str | None) -> bool:
     if not ranks.restart_count():
         return False
     try:
-        stored = store.find(name)
-        return stored.record.get("launcher") == ranks.launch_id()
+        return store.find(name).record.get("launcher") == ranks.launch_id()
     except SeqgenError:
         return False

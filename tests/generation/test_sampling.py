@@ -308,7 +308,7 @@ def test_an_abandoned_iterator_leaves_no_thread():
 
 
 @pytest.mark.parametrize("source", [iter, list])
-@pytest.mark.parametrize("wrong", [3, None, b"b", SeqgenError("an item")])
+@pytest.mark.parametrize("wrong", [3, None, bytearray(b"b"), SeqgenError("an item")])
 def test_an_item_that_is_no_text_is_an_error(source, wrong):
     got = []
     with pytest.raises(SeqgenError, match="prompt 1 is not text but ") as caught:

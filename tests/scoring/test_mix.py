@@ -253,7 +253,10 @@ def test_what_cannot_be_mixed_is_one_line(models, capsys):
         ("A",): "two parts or more",
         ("A", "A"): "A is given twice",
         ("A", "nobody"): "there is no model named 'nobody'",
-        ("A", "B:bytes"): "write B instead of B:bytes: models with different tokenizers are mixed",
+        (
+            "A",
+            "B:bytes=few",
+        ): "a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes=few",
         ("A:0.3", "B:0.7"): "write A instead of A:0.3: --weights X,X sets weights",
         ("A", "L"): "different --documents",
         ("A", "R"): "different directions",

@@ -188,7 +188,10 @@ def mixture_facts(model: store.StoredModel) -> dict[str, Any] | None:
         return None
     weights, by_order, gate = store.mixture_weights(model)
     parts = [
-        {"name": reference.name, "path": None if part is None else str(part.path.resolve())}
+        {
+            "name": ":".join(filter(None, (reference.name, reference.view))),
+            "path": None if part is None else str(part.path.resolve()),
+        }
         for reference, part in current_parts(model)
     ]
     tables = {"by_order": by_order, "gate": gate}
@@ -241,7 +244,8 @@ def _part(mixture: store.StoredModel, name: str, path: str | None) -> str:
         copy = "a copy in the mixture's folder" if mixture.ngram is None else "counted beside it"
         return f"{name} ({copy})"
     now = Path(path).name
-    return f"{name} (referred to)" if now == name else f"{name} (referred to, now called {now})"
+    renamed = "" if now == name.partition(":")[0] else f", now called {now}"
+    return f"{name} (referred to{renamed})"
 
 
 def _training(model: store.StoredModel, result: dict[str, Any]) -> str:

@@ -182,9 +182,8 @@ class Mixed(InferenceModel):
         """
         if self.gate is not None:
             return self.gate.logits_of_step(logits, matched)
-        weights = (
-            self.weights if matched is None else self.table[:, matched, None]
-        )  # (K, B or 1, 1)
+        # (K, B or 1, 1)
+        weights = self.weights if matched is None else self.table[:, matched, None]
         return mix_logits(logits, weights)
 
     def matched_after(self, tokens: Leaf, state: MixtureState | None) -> Leaf | None:

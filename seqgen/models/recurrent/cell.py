@@ -223,8 +223,7 @@ class Cell(nn.Module):
         """Compute one time step from x (B, E) and the state."""
         noise = noise or self.noise(x.shape[0])
         w = noise.into(tensor_maps(noise.maps, self.vectors()))
-        new = self.equation(TensorOps, w, self.read_input(x), *state)
-        return self.after(state, new)
+        return self.after(state, self.equation(TensorOps, w, self.read_input(x), *state))
 
     def sequence(
         self, x: Tensor, state: LayerState, noise: Noise | None = None

@@ -13,6 +13,8 @@ from seqgen.settings.setting import setting
 # It allows no copy, and most tokens that begin as the prompt ends are one.
 LEAVES_NO_FIRST_TOKEN = "--max-copy"
 
+INSIDE_CHARACTER = "a prompt that ends inside a character"
+
 # What says itself how a text begins, or which tokens it has.
 SAYS_HOW_TEXTS_BEGIN = (
     "--force",
@@ -62,18 +64,21 @@ class Healing(FilterOptions, panel=Panel.TEXT):
 
     def prompt(self, generator: Any, prompt: Any) -> Any:
         loaded, options = generator.loaded, generator.options
-        if self.heal is False or not prompt.text or not options.max_tokens:
+        unchanged = self.heal is False or not prompt.text or not options.max_tokens
+        if unchanged and not prompt.cut:
             return prompt
         from seqgen.plugins.bytes.heal import ends_at_boundary, heal
         from seqgen.plugins.bytes.view import has_view, require_view
 
-        if self.heal:
-            require_view(loaded, "--heal")
+        if self.heal or prompt.cut:
+            require_view(loaded, INSIDE_CHARACTER if prompt.cut else "--heal")
         elif not has_view(loaded):
             return prompt
-        if ends_at_boundary(loaded.tokenizer, prompt):
+        off = [*SAYS_HOW_TEXTS_BEGIN, LEAVES_NO_FIRST_TOKEN]
+        off = [flag for flag in off if flag in options.given]
+        at_boundary = ends_at_boundary(loaded.tokenizer, prompt)
+        if prompt.cut:
+            require(not off, f"{' and '.join(off)} cannot follow {INSIDE_CHARACTER}")
+        elif at_boundary or (off and not self.heal):
             return prompt
-        off = {*SAYS_HOW_TEXTS_BEGIN, LEAVES_NO_FIRST_TOKEN}
-        if not self.heal and not off.isdisjoint(options.given):
-            return prompt
-        return heal(loaded, prompt)
+        return heal(loaded, prompt, keep_tokens=at_boundary or self.heal is False)

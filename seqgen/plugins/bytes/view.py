@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,27 +21,28 @@ if TYPE_CHECKING:
 
 # What tokenizers change that normalise texts: white space, capitals, accents.
 PROBE = " The  Day\n\n\tCafe\u0301 \u00e9 12!\n"
+# The option of the view that keeps every cover, or the N most probable.
+ALL_COVERS = re.compile(r"all(,[0-9]*[1-9][0-9]*)?")
 # How many covers of a text are kept.
 MOST = 64
 # The share of all covers that a canonical one needs for its last token to be read.
 LEAST = 1e-3
 
 
-def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
+def by_bytes(loaded: LoadedModel, option: str | None = None) -> LoadedModel:
     """Present a language model of text as a model over the tokens of the byte tokenizer.
 
     Args:
         loaded: the model.
-        option: "all" to keep every cover, or "all,N" for the N most probable; else the canonical
-            ones are kept.
+        option: "all" to keep every cover, or "all,N" for the N most probable; None for the
+            canonical ones.
 
     Raises:
         UsageError: there is no such option, or it is no language model of text.
         SeqgenError: its tokenizer changes texts.
     """
-    kind, comma, most = option.partition(",")
-    number = most.isascii() and most.isdecimal() and int(most) > 0
-    if kind not in ("", "all") or (comma and not (kind and number)):
+    every = option is not None
+    if every and not ALL_COVERS.fullmatch(option):
         raise UsageError(
             f"a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes={option}"
         )
@@ -49,9 +51,9 @@ def by_bytes(loaded: LoadedModel, option: str = "") -> LoadedModel:
     tokenizer = loaded.tokenizer
     if isinstance(tokenizer, ByteTokenizer):
         return loaded
-    every, least = kind == "all", 0 if kind else LEAST
-    segmentation, kept = segmentation_of(tokenizer, every), int(most or MOST)
-    model = seen_by_bytes(loaded.model, segmentation, loaded.framing, kept, least)
+    most = int(option.partition(",")[2] or MOST) if every else MOST
+    segmentation, least = segmentation_of(tokenizer, every), 0 if every else LEAST
+    model = seen_by_bytes(loaded.model, segmentation, loaded.framing, most, least)
     return replace(
         loaded, model=model, tokenizer=ByteTokenizer(), own_framing=framing_by_bytes(loaded)
     )

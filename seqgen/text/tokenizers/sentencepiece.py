@@ -244,9 +244,8 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
-    learnt_from = list(
-        sample_sentences(chunks)
-    )  # the library would swallow what reading them raises
+    # Read first: the library would swallow what reading raises.
+    learnt_from = list(sample_sentences(chunks))
 
     def learn() -> None:
         SentencePieceTrainer.train(

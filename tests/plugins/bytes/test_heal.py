@@ -19,7 +19,7 @@ import seqgen
 from seqgen.cli import run
 from seqgen.generation.processors import History
 from seqgen.generation.prompts import Prompt
-from seqgen.plugins.bytes.heal import FirstToken, HealedEnd, ends_at_boundary, heal
+from seqgen.plugins.bytes.heal import ContinuesPrompt, HealedEnd, ends_at_boundary, heal
 from seqgen.store.loaded import Unconditional
 from seqgen.text.framing import Framing
 
@@ -90,18 +90,18 @@ def test_the_most_probable_cover_is_read(text, seed):
 
 def test_the_first_token_alone_is_restricted():
     log_probs = np.log(np.full((3, 4), 0.25))
-    overlap = HealedEnd("a", FirstToken(), np.array([1, 3]))
+    overlap = HealedEnd("a", ContinuesPrompt(), np.array([1, 3]), (), b"", None)
     history = [
         History((5,), 1, overlap=overlap),
         History((5, 1), 1, overlap=overlap),
         History((5,), 1),
     ]
-    found = np.exp(FirstToken()(history, log_probs))
+    found = np.exp(ContinuesPrompt()(history, log_probs))
     assert found[0] == pytest.approx([0, 0.5, 0, 0.5])
     assert (found[1:] == np.exp(log_probs[1:])).all()
-    assert FirstToken()([[5], [5], [5]], log_probs) == pytest.approx(log_probs)
+    assert ContinuesPrompt()([[5], [5], [5]], log_probs) == pytest.approx(log_probs)
     excluded = np.array([[np.log(0.5), -np.inf, np.log(0.5), -np.inf]])
-    assert np.exp(FirstToken()(history[:1], excluded))[0] == pytest.approx([0, 0.5, 0, 0.5])
+    assert np.exp(ContinuesPrompt()(history[:1], excluded))[0] == pytest.approx([0, 0.5, 0, 0.5])
 
 
 TEXT = (ROOT / "corpora" / "play.txt").read_text()[:40000]

@@ -233,9 +233,39 @@ def test_a_path_with_a_colon_wins(home, tmp_path):
     assert store.find_all(f"{place}:bytes").view == "bytes"
 
 
+def test_a_bare_folder_is_no_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("gru:bytes", "gru", "gru:bytes=all"):
+        (tmp_path / name).mkdir()
+    assert store.find_all("gru:bytes").view == "bytes"
+    assert [part.view for part in store.find_all("gru:bytes=all+byte").parts] == ["bytes=all", ""]
+    assert store.find_all("gru").path.parent != tmp_path
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_stored_mixture_keeps_the_views_of_its_parts(capsys, copy):
+    views = ("subwords:bytes=all,8", "byte")
+    how = ("--weights", "0.5,0.5", "-q", "--name", f"viewed-{copy}", *["--copy"] * copy)
+    (mixed,) = records(capsys, "mix", *views, *how)
+    assert mixed["parts"] == list(views)
+    stored = store.find_all(mixed["name"])
+    assert [part.view for part in stored.parts] == ["bytes=all,8", ""]
+    unnamed = load("subwords:bytes=all,8:0.5+byte:0.5")
+    for text in (TEXT[:40], TEXT[500:540]):
+        found = perplexity(load(mixed["name"]), [text]).nll_nats
+        assert found == pytest.approx(perplexity(unnamed, [text]).nll_nats)
+        assert found != pytest.approx(nats("subwords:0.5+byte:0.5", text), rel=1e-9)
+    (shown,) = records(capsys, "models", "show", mixed["name"])
+    assert [part["name"] for part in shown["mixture"]["parts"]] == list(views)
+    assert shown["config"]["data"]["vocab_size"] is None
+    assert all(part["path"] for part in shown["mixture"]["parts"])
+
+
 def test_refusals_are_one_line(capsys):
     for name, said in {
         "gru:bytes=some": "a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes=some",
+        "gru:bytes=": "a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes=",
+        "gru:bytes=all,\u0665": "not :bytes=all,\u0665",
         "gru:byte": "'gru:byte' cannot be a model's name: -m takes NAME:bytes",
         ":bytes": "cannot be a model's name",
         "nobody:bytes": "there is no model named 'nobody'",
