@@ -60,10 +60,12 @@ class InferenceModel(Configured, ABC):
             tokens cost less than the call.
         normalised: whether its logits are log-probabilities to the last bits, so that nobody need
             normalise them.
+        protocol: what the protocol of a score says about how it reads texts.
     """
 
     rows_at_least: ClassVar[int] = 1
     normalised: bool = False
+    protocol: Sequence[str] = ()
     window: int | None = None
     source_window: int | None = None
     orders: int | None = None

@@ -327,6 +327,7 @@ def protocol(loaded: LoadedModel, scoring: Scoring, of_examples: bool = False) -
     parts = [
         f"{way}, from right to left" if loaded.backward else way,
         f"{loaded.tokenizer.kind} tokens",
+        *dict.fromkeys(said for part in loaded.model.parts for said in part.protocol),
         "unknowns scored as <unk>",
     ]
     if loaded.model.window is not None:

@@ -26,7 +26,7 @@ from seqgen.plugins.bytes.covers import (
     read_tail,
     trim,
 )
-from seqgen.settings import ModelConfig
+from seqgen.settings import ModelConfig, require
 from seqgen.text.tokenizers.byte import OFFSET, ByteTokenizer
 
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ class ByBytes(InferenceModel):
         return self.inner.parameter_count()
 
     def start(self, batch: int, stride: int | None = None) -> CoverState:
+        said = "--stride is for models over tokens; byte by byte, a window moves on by half of it"
+        require(stride is None or self.inner.window is None, said)
         return CoverState((), (), (Covers(),) * batch)
 
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:

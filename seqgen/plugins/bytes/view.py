@@ -54,6 +54,10 @@ def by_bytes(loaded: LoadedModel, option: str | None = None) -> LoadedModel:
     most = int(option.partition(",")[2] or MOST) if every else MOST
     segmentation, least = segmentation_of(tokenizer, every), 0 if every else LEAST
     model = seen_by_bytes(loaded.model, segmentation, loaded.framing, most, least)
+    kept = f"up to {most} at a time" if every else "the tokenizer's own"
+    model.protocol = [f"covers of {tokenizer.kind} tokens, {kept}"]
+    if (window := loaded.model.window) is not None:
+        model.protocol.append(f"window {window}, stride {max(1, window // 2)} of these tokens")
     return replace(
         loaded, model=model, tokenizer=ByteTokenizer(), own_framing=framing_by_bytes(loaded)
     )
@@ -124,6 +128,8 @@ def segmentation_of(tokenizer: Tokenizer, every: bool) -> Segmentation:
 def framing_by_bytes(loaded: LoadedModel) -> Framing:
     """Return the start and end of texts by the tokens of bytes."""
     framing = Framing.of(ByteTokenizer(), loaded.data.documents)
+    if loaded.framing.start != loaded.tokenizer.newline_id:
+        framing = replace(framing, start=ByteTokenizer.bos_id)
     if framing.end is not None or not loaded.framing.stops:
         return framing
     end = ByteTokenizer.eos_id

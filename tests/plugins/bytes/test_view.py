@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -175,6 +176,31 @@ def test_commands_take_the_view(capsys, tmp_path):
     best = records(capsys, "beam-search", "Th", "-m", "subwords:bytes", "--max-tokens", 6, "-q")
     assert len(best) == 1
     assert records(capsys, "compare", "subwords:bytes", "byte", "--data", file, "-q")
+
+
+def test_the_protocol_says_how_the_tokens_are_read(capsys, tmp_path):
+    file = tmp_path / "text"
+    file.write_text(TEXT[:80])
+
+    def protocol(name):
+        (scored,) = records(capsys, "perplexity", "-m", name, file, "-q")
+        return scored["protocol"]
+
+    own = "covers of bpe tokens, the tokenizer's own"
+    assert protocol("subwords:bytes") == (
+        f"one stream after a newline; byte tokens; {own}; unknowns scored as <unk>"
+    )
+    assert "covers of bpe tokens, up to 8 at a time" in protocol("subwords:bytes=all,8")
+    window = "window 24, stride 12"
+    assert window in protocol("transformer")
+    assert f"{own}; {window} of these tokens" in protocol("transformer:bytes")
+    assert protocol("gru+characters").count("covers of") == 2
+    assert "covers" not in protocol("byte:bytes")
+    said = refusal(capsys, "perplexity", "-m", "transformer:bytes", file, "--stride", 3)
+    assert "--stride is for models over tokens" in said
+    framing = load("transformer").framing
+    after_bos = replace(load("transformer"), own_framing=replace(framing, start=1))
+    assert "one stream after BOS" in perplexity(by_bytes(after_bos), [TEXT[:30]]).protocol
 
 
 def test_texts_are_split_into_bytes(capsys, tmp_path):
