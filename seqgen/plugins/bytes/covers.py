@@ -27,7 +27,7 @@ Path = tuple[()] | tuple[tuple, int, bytes]
 
 BYTE_VALUES = 256
 END, UNKNOWN = ByteTokenizer.eos_id, ByteTokenizer.unk_id
-# Segmentations of so many bytes are compared with the tokenizer's.
+# The last word is compared with the tokenizer's own split, but no more than about so many bytes.
 REACH = 24
 # What may stand behind white space and decide how it is split.
 FOLLOWERS = "a", ".", "1", "\n", "\ua66e", "\ufdfa", "\u4e2d"

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.tokenizers import Tokenizer
 
-# So many bytes at the end of a prompt may be split differently, as the model sees it by so many
-# tokens before them.
+# Healing splits at least the last REACH bytes of a prompt anew. To compare the ways of splitting
+# them, the model reads the CONTEXT tokens before.
 REACH, CONTEXT = 16, 128
-# So many bytes does a character have at most.
+# Largest number of bytes of a character in UTF-8.
 MOST_OF_CHARACTER = 4
-# So many of the most probable first tokens are checked to be the tokenizer's own.
+# How many of the most probable first tokens are checked to be the tokenizer's own.
 CHECKED = 32
 
 
@@ -68,8 +68,8 @@ class HealedEnd(PromptOverlap):
 
     Attributes:
         tokens: (N,), those that may be the first; None for all.
-        pending: the last tokens of the prompt, which are decoded with the text, since a character
-            that they begin ends there.
+        pending: the last tokens of the prompt that are decoded with the text, because they hold
+            the first bytes of the character that is cut.
         cut: the first bytes of that character, if the prompt ends inside one.
         segmentation: of the tokens.
     """

@@ -132,14 +132,14 @@ class ByBytes(InferenceModel):
         return CoverState((), (), (Covers(),) * batch)
 
     def step(self, tokens: Sequence[int], state: CoverState) -> tuple[np.ndarray, CoverState]:
-        extended = tuple(map(self._extended, tokens, state.texts))
+        extended = tuple(map(self._extend, tokens, state.texts))
         spare = [_most_probable(covers) for covers in state.texts]
         state = CoverState(state.inner, state.rows, extended)
         while (after := self._read(state, spare)) is not state:
             state = after
         texts = []
         for covers, other in zip(state.texts, spare, strict=True):
-            kept, dropped = trim(covers if covers.mass else self._restarted(other), self._most)
+            kept, dropped = trim(covers if covers.mass else self._restart(other), self._most)
             texts.append(kept)
             self.left_out += dropped
         trie = self.segmentation.trie
@@ -147,7 +147,7 @@ class ByBytes(InferenceModel):
         with np.errstate(divide="ignore"):
             return np.log(probs), CoverState(state.inner, state.rows, tuple(texts))
 
-    def _extended(self, token: int, covers: Covers) -> Covers:
+    def _extend(self, token: int, covers: Covers) -> Covers:
         if not covers.read and not covers.unread:
             return Covers(unread=[Unread(BEFORE_START, self._start, b"", 1.0)])
         if token < OFFSET:
@@ -155,7 +155,7 @@ class ByBytes(InferenceModel):
         self.bytes_read += 1
         return extend(covers, token - OFFSET, self.segmentation)
 
-    def _restarted(self, prefix: TokenPrefix) -> Covers:
+    def _restart(self, prefix: TokenPrefix) -> Covers:
         """Drop the bytes after some tokens, where no sequence of tokens has them."""
         prefix = replace(prefix, weight=1.0, path=(), own=True)
         return Covers([Cover(prefix, self.segmentation.trie.root, 1.0)])
@@ -167,7 +167,7 @@ class ByBytes(InferenceModel):
             state: with covers that are not read; returned as it is if none is probable enough.
             spare: other tokens whose rows are kept as well.
         """
-        split = [self._split(covers) for covers in state.texts]
+        split = [self._separate_probable(covers) for covers in state.texts]
         chosen = [each for probable, _ in split for each in probable]
         if not chosen:
             return state
@@ -189,7 +189,7 @@ class ByBytes(InferenceModel):
             texts.append(covers)
         return CoverState((*kept.inner, after), (*kept.rows, tuple(rows.values())), tuple(texts))
 
-    def _split(self, covers: Covers) -> tuple[list[Unread], Covers]:
+    def _separate_probable(self, covers: Covers) -> tuple[list[Unread], Covers]:
         """Separate the covers whose last token is to be read from the others."""
         least = self._least * covers.mass if covers.unread else 0.0
         probable, rest = [], []
@@ -258,7 +258,7 @@ class ByBytes(InferenceModel):
             own=unread.own,
         )
 
-    def _stepped(self, tokens: np.ndarray, state: CoverState) -> tuple[np.ndarray, CoverState]:
+    def _read_all(self, tokens: np.ndarray, state: CoverState) -> tuple[np.ndarray, CoverState]:
         """Read tokens (B, T) one by one; return the log-probabilities (B, T, 260) after each."""
         each = []
         for column in tokens.T.tolist():
@@ -286,5 +286,5 @@ class ByteArrays(ByBytes, ArrayModel):
     def __call__(
         self, tokens: np.ndarray, state: CoverState | None = None, last: int | None = None
     ) -> tuple[np.ndarray, CoverState]:
-        log_probs, state = self._stepped(tokens, state or self.start(len(tokens)))
+        log_probs, state = self._read_all(tokens, state or self.start(len(tokens)))
         return (log_probs if last is None else log_probs[:, -last:]), state

@@ -15,7 +15,7 @@ LEAVES_NO_FIRST_TOKEN = "--max-copy"
 
 INSIDE_CHARACTER = "a prompt that ends inside a character"
 
-# What says itself how a text begins, or which tokens it has.
+# Options that decide how a text begins, or which tokens it has.
 SAYS_HOW_TEXTS_BEGIN = (
     "--force",
     "--suggest",

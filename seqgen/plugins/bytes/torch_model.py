@@ -29,6 +29,6 @@ class ByteModel(ByBytes, LanguageModel):
     def forward(
         self, tokens: Tensor, state: CoverState | None = None, last: int | None = None
     ) -> tuple[Tensor, CoverState]:
-        log_probs, state = self._stepped(tokens.cpu().numpy(), state or self.start(len(tokens)))
+        log_probs, state = self._read_all(tokens.cpu().numpy(), state or self.start(len(tokens)))
         found = torch.from_numpy(log_probs).to(tokens.device)
         return (found if last is None else found[:, -last:]), state

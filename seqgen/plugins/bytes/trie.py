@@ -35,10 +35,10 @@ class TrieNode:
     def child(self, byte: int, trie: Trie) -> TrieNode | None:
         """Return the node of one more byte; None if no token has it."""
         if byte not in self._children:
-            self._children[byte] = self._made(byte, trie)
+            self._children[byte] = self._make_child(byte, trie)
         return self._children[byte]
 
-    def _made(self, byte: int, trie: Trie) -> TrieNode | None:
+    def _make_child(self, byte: int, trie: Trie) -> TrieNode | None:
         at = int(np.searchsorted(self.next_tokens, byte + OFFSET))
         if at == len(self.next_tokens) or self.next_tokens[at] != byte + OFFSET:
             return None
