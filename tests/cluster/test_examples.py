@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,7 @@ def test_each_pod_runs_its_line(jobs, tmp_path):
 @needs("tune")
 def test_each_managed_job_runs_its_line(jobs, tmp_path):
     task = manifest("sky.yaml")
-    assert {*task["envs"]} == {"JOB"}
+    assert task["envs"] == {"JOB": "1"}  # the schema has texts alone
     for number, line in enumerate(jobs, start=1):
         script = ["bash", "-c", task["run"]]
         given = arguments_run_by(script, tmp_path, JOB=str(number), HOME=str(tmp_path))
@@ -117,3 +119,38 @@ def test_slurm_reads_the_options_of_the_script():
     options = [n for n, row in enumerate(rows) if row.startswith("#SBATCH")]
     assert options and max(options) < first
     assert subprocess.run(["bash", "-n", str(FOLDER / "array.sbatch")]).returncode == 0
+
+
+@needs("tune")
+@pytest.mark.long
+def test_gnu_parallel_repeats_only_the_job_that_failed(jobs, tmp_path):
+    """The page's own command, with a `seqgen` that is missing for the third job at first."""
+    if not shutil.which("parallel"):
+        pytest.skip("GNU parallel is not installed")
+    page = (FOLDER / "index.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^parallel --jobs .*$", page, re.MULTILINE)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    own = shlex.quote(sys.executable)
+    fails = '[ "$PARALLEL_SEQ" = 3 ] && [ ! -e mended ] && exit 7\n'
+    (programs / "seqgen").write_text(f'#!/bin/bash\n{fails}exec {own} -m seqgen "$@"\n')
+    (programs / "seqgen").chmod(stat.S_IRWXU)
+    root = str(Path(__file__).parents[2])
+    environment = os.environ | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": root,
+        "SEQGEN_HOME": str(tmp_path / "home"),
+    }
+
+    def exit_codes() -> list[str]:
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, timeout=300)
+        assert done.returncode == (0 if (tmp_path / "mended").exists() else 1)
+        rows = (tmp_path / "jobs.log").read_text().splitlines()[1:]
+        return [f"{row.split()[0]}: {row.split()[6]}" for row in rows]
+
+    assert len(jobs) == 4
+    assert sorted(exit_codes()) == ["1: 0", "2: 0", "3: 7", "4: 0"]
+    (tmp_path / "mended").touch()
+    assert exit_codes()[4:] == ["3: 0"]
+    models = [path for path in (tmp_path / "home").rglob("*") if path.name == "model.safetensors"]
+    assert len(models) == 4, [*(tmp_path / "home").rglob("*")]
