@@ -151,7 +151,9 @@ def _opener(path: str, flags: int) -> int:
 
 
 def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
-    """Take an exclusive lock on an open file; return False if another process holds it.
+    """Take an exclusive lock on an open file; return False where that is not possible.
+
+    Another process has it, or the file system has no locks, as some network file systems do not.
 
     Args:
         file: an open file. The lock ends when it is closed, and with the process.
@@ -164,6 +166,16 @@ def take_lock(file: IO[Any] | int, wait: bool = False) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_locked_elsewhere(file: IO[Any] | int) -> bool:
+    """Lock a file where there are locks; return whether another process has locked it."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:  # a network file system may have no locks
+        return isinstance(error, BlockingIOError)
+    return False
 
 
 # Whether an open file, or its folder, can be moved or deleted; not on Windows.

@@ -7,7 +7,14 @@ import stat
 import pytest
 
 from seqgen import files
-from seqgen.files import HeldFile, delete_own, move_folder, named_when_written, replacing
+from seqgen.files import (
+    HeldFile,
+    delete_own,
+    is_locked_elsewhere,
+    move_folder,
+    named_when_written,
+    replacing,
+)
 
 
 def test_a_full_disk_is_told_of_the_file_that_was_asked_for(tmp_path):
@@ -67,6 +74,22 @@ def test_a_file_that_is_taken_for_a_leftover_at_once_is_made_again(tmp_path, mon
         file.write(b"whole")
     assert path.read_bytes() == b"whole"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_system_without_locks_is_no_other_process(tmp_path, monkeypatch):
+    """As some network file systems are; what another process locks is not deleted either."""
+    path = tmp_path / "lock"
+    path.write_bytes(b"")
+    for error, elsewhere in ((errno.ENOLCK, False), (errno.ENOSYS, False), (errno.EAGAIN, True)):
+
+        def flock(file, how, error=error):
+            raise OSError(error, os.strerror(error))
+
+        monkeypatch.setattr(files.fcntl, "flock", flock)
+        with path.open("rb") as file:
+            assert is_locked_elsewhere(file) is elsewhere
+        assert not delete_own(path, tmp_path, lambda file: True)
+        assert path.exists()
 
 
 def test_where_files_cannot_be_locked_they_are_written_all_the_same(tmp_path, monkeypatch):

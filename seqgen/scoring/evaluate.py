@@ -278,7 +278,7 @@ def held_out_text(loaded: LoadedModel, whole: bool = False) -> str:
 
 
 def _lost(file: TokenFile, what: str | None = None) -> SeqgenError:
-    lost = "examples" if file.is_examples else "tokens alone (unknowns, or white space, are lost)"
+    lost = "examples" if file.is_examples else "tokens whose text is lost (unknowns or white space)"
     return SeqgenError(f"{what or f'{file.path} has'} {lost}; give a FILE of text")
 
 

@@ -17,12 +17,12 @@ from seqgen.errors import SeqgenError, first_line
 from seqgen.files import (
     HeldFile,
     Piece,
+    is_locked_elsewhere,
     is_temporary,
     open_file,
     parse_json,
     replacing,
     require_regular,
-    take_lock,
     tensor_header,
     unlink_within,
     write_bytes,
@@ -303,7 +303,7 @@ class ModelFolder:
         with self.writing(layout.LOCK):
             lock = HeldFile(self.place_of(layout.LOCK), "a+b")
         with lock:
-            if not take_lock(lock.file):
+            if is_locked_elsewhere(lock.file):
                 raise SeqgenError(f"{self.name} is being trained by another run; wait for it")
             yield
 
@@ -312,7 +312,7 @@ class ModelFolder:
         """Whether another process is training this model."""
         try:
             with open_file(self.path / layout.LOCK, "rb") as file:
-                return not take_lock(file)
+                return is_locked_elsewhere(file)
         except OSError:
             return False
 

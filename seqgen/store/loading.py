@@ -15,7 +15,7 @@ from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.inference import InferenceModel
-from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction
+from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction, ReadingPrecision, conform
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store import layout
 from seqgen.store.finding import find_all, with_parts
@@ -104,9 +104,10 @@ def load(
         work: what it is to do; None for anything, which is PyTorch's.
 
     Raises:
-        UsageError: the model, or the device, has no whole numbers.
+        UsageError: there is no such precision, or the model, or the device, has no whole numbers.
         SeqgenError: there is no such model, or it is damaged, or it can have no cache.
     """
+    precision = conform("precision", precision, ReadingPrecision)
     stored = with_parts(name) if isinstance(name, StoredModel) else find_all(name)
     require_language_model(stored)
     loaded = load_any(stored, device, precision, work)

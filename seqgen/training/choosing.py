@@ -287,13 +287,9 @@ def choose_size(
     rule = _regularisation(trial)
     chosen |= rule.settings(config_class, trial.overfitting_ratio)
     tokens = plural(round(trial.tokens), plan.task.unit)
-    model = (
-        f"{plan.architecture} with {format_settings(chosen)};"
-        if chosen
-        else f"{plan.architecture}:"
-    )
+    settings = f" with {format_settings(chosen)};" if chosen else ":"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
-    report(Notice(text=f"{model} {enough}", detail=True))
+    report(Notice(text=f"{plan.architecture}{settings} {enough}", detail=True))
     mixes = plan.training.with_ngram is not None
     if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
         report(Notice(text=_repetition_notice(trial)))

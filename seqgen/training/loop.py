@@ -95,7 +95,7 @@ class Trainer:
         self.run = Run()
         self.carried = CarriedState(whole, model.device, config.accumulate)
         self._whole, self._carries = whole, model.carries_state and not config.reset_state
-        self._validated_at, self._has_checkpoint = 0.0, False
+        self._has_checkpoint = False
         self._saved_at = self._logged_at = time.monotonic()
 
     def _threads(self) -> RowThreads | MemberThreads | None:
@@ -365,17 +365,16 @@ class Trainer:
         )
 
     def _validation_is_due(self) -> bool:
-        if self.hooks.validate is None:
+        run, hooks = self.run, self.hooks
+        if hooks.validate is None:
             return False
-        run = self.run
         if self.config.validate_every:
             return run.step % self.config.validate_every == 0
-        hooks = self.hooks
         cost = run.validation_seconds, hooks.validation_steps, hooks.validation_is_long
         interval = self.budget.until_validation(*cost)
         if self.budget.steps:
             return run.step % interval == 0
-        return run.seconds - self._validated_at >= interval
+        return run.seconds - run.validated_at_seconds >= interval
 
     def _validation_was_interrupted(self) -> bool:
         """Check whether a resumed run was interrupted before the validation of its last step."""
@@ -397,7 +396,7 @@ class Trainer:
                 self._take_validation(loss)
         self.objective.train()
         run.validation_seconds = time.monotonic() - began
-        self._validated_at = run.seconds + run.validation_seconds
+        run.validated_at_seconds = run.seconds + run.validation_seconds
 
     def _take_validation(self, loss: float) -> None:
         """Keep the weights if this validation loss is the best so far, and report it."""
@@ -484,7 +483,6 @@ class Trainer:
         self.run = Run.of(facts["run"])
         self.run.stopped = None
         self._has_checkpoint = True
-        self._validated_at = self.run.seconds
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

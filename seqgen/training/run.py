@@ -87,6 +87,7 @@ class Run:
         last_loss: the last validation loss.
         last_validated: the step of that validation.
         validation_seconds: how long it took.
+        validated_at_seconds: the value of `seconds` when it was over.
         worse: validations since the best.
         train_loss: nats per token over the last logged steps.
         epoch: the losses since the last whole epoch.
@@ -107,6 +108,7 @@ class Run:
     last_loss: float | None = None
     last_validated: int | None = None
     validation_seconds: float = 0.0
+    validated_at_seconds: float = 0.0
     worse: int = 0
     train_loss: float | None = None
     epoch: Losses = field(default_factory=Losses)

@@ -111,6 +111,12 @@ def test_a_mixture_is_shown_with_the_parameters_of_its_parts():
 RESULTS = [result for name in modules_of(seqgen) for result in results_in(name)]
 
 
+@pytest.mark.parametrize("precision", ["bf61", "BF16", "int3"])
+def test_a_precision_that_is_none_is_refused(precision):
+    with pytest.raises(UsageError, match="precision must be one of auto, float32"):
+        seqgen.load(STORED / "models" / "lstm-char", precision=precision)
+
+
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("value", ["x, y\n" * 99, [*range(999)], {"a": [0.1] * 99}, 1 / 3])
 def test_a_result_is_shown_in_a_line_or_two(kind, value):

@@ -112,7 +112,7 @@ def test_a_remedy_replaces_no_file(name, beside, tmp_path):
         (tmp_path / each).touch()
     converted = [kind for kind in file_kinds() if "{stem}" in kind.remedy]
     for kind in converted:
-        said = extraction_advice(kind, tmp_path / name, b"")
+        said = extraction_advice(kind, tmp_path / name, b"content")
         source, out = re.findall(rf"{re.escape(str(tmp_path))}/[^\s;]+", said)
         assert Path(source) == tmp_path / name and not Path(out).exists(), said
     assert len(converted) > 3

@@ -31,6 +31,15 @@ def test_generators_and_records():
     assert trained_on(iter(TEXTS), settings={"documents": "line"}) == wanted
 
 
+def test_names_of_files_are_no_texts(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("the text")
+    for names in (iter([str(path)]), iter([path]), tmp_path.glob("*.txt"), [str(path), 3]):
+        with pytest.raises(UsageError, match=r"names of files, such as '.*a.txt': give them as a"):
+            seqgen.train(names, **COUNT)
+    seqgen.train([*tmp_path.glob("*.txt")], **COUNT)
+
+
 def test_what_is_no_text_is_refused():
     for data, field, why in (
         (iter([]), None, "no record with a text"),

@@ -163,6 +163,29 @@ def test_validations_fall_on_steps_and_the_best_is_kept():
     assert model.training
 
 
+def test_a_timed_run_makes_the_validation_that_was_broken_off_when_it_is_resumed():
+    """It was due at step 5 after half a minute, and Ctrl-C ended it."""
+
+    class Validating(Exception):
+        pass
+
+    def validate():
+        raise Validating
+
+    hooks = Hooks(validate=validate)
+
+    def trainer():
+        batches = training_batches(corpus_of(50), "stream", True, 2, 5, 0)
+        return Trainer(LSTM.build(), batches, settings_of(steps=None, minutes=1), hooks)
+
+    broken_off, resumed = trainer(), trainer()
+    broken_off.run.step, broken_off.run.seconds = 5, 30.0
+    resumed.restore(*broken_off.snapshot())
+    with pytest.raises(Validating):
+        resumed.train()
+    assert resumed.run.step == 5
+
+
 def first_gradient(monkeypatch, model, corpus, documents="stream", step=0, **more):
     """Return the gradient of step `step`, unclipped, by name, and that step's Progress event."""
     rates = {"lr": 1e-30, "weight_decay": 0.0, "clip_norm": 0.0, "steps": step + 1, **more}

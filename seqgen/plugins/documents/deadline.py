@@ -44,8 +44,8 @@ def processor_time_at_most(seconds: float) -> Iterator[None]:
     There is no limit on Windows, nor in other threads than the main one, where Python handles no
     signals.
     """
-    has_timer = hasattr(signal, "setitimer")
-    if not has_timer or threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not hasattr(signal, "setitimer") or not is_main:
         yield
         return
 

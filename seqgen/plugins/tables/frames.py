@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from os.path import isfile
 from typing import Any
 
 from seqgen.errors import UsageError
@@ -29,11 +31,22 @@ def texts_of_objects(
     settings = {**options.get("settings", {}), **options}
     found = Texts("the data", field or "text", one_line=settings.get("documents") == "line")
     for number, item in enumerate(items, start=1):
+        _require_no_file(item, first=number == 1)
         record = item if isinstance(item, dict) else {found.key: item}
         yield from found.texts_of(record, number)
     found.check()
     if found.notice:
         options.get("report", lambda event: None)(Notice(text=found.notice))
+
+
+def _require_no_file(item: Any, first: bool) -> None:
+    """Refuse a path, and a string that is the name of a file if it is the first text.
+
+    Raises:
+        UsageError: says how to give the names of files.
+    """
+    named = isinstance(item, PathLike) or (first and isinstance(item, str) and isfile(item))  # noqa: PTH113  (a text may be long)
+    require(not named, f"the data has names of files, such as {str(item)!r}: give them as a list")
 
 
 def _rows(data: Any, field: str) -> Iterator[dict[str, Any]]:

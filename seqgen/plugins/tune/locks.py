@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqgen.files import open_file, take_lock
+from seqgen.files import is_locked_elsewhere, open_file, take_lock
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -55,7 +55,7 @@ class FileLocks(StudyLocks):
     def is_at_work(self, number: int | str) -> bool:
         try:
             with open_file(self._path(number), "rb") as file:
-                return not take_lock(file)
+                return is_locked_elsewhere(file)
         except OSError:
             return False
 
