@@ -1,4 +1,4 @@
-"""Limits on what is read into memory at once, and on preparation time in a server.
+"""Limits on what is read into memory at once, and on the time of what strangers give.
 
 Texts are read in pieces. What has to be in memory whole (a line where lines are the unit, a word,
 a text that a command compares or continues) has a limit, which `SEQGEN_MAX_LINE_MB` sets.
@@ -20,13 +20,13 @@ from seqgen.errors import SeqgenError, UsageError
 VARIABLE = "SEQGEN_MAX_LINE_MB"
 DEFAULT_MB = 64.0
 MB = 1_000_000
-# When this thread gives up what it prepares, in its own processor time; options ask for it.
+# When this thread gives up, in its own processor time; patterns and templates look at it.
 gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
 
 
 @contextlib.contextmanager
 def seconds_at_most(seconds: float) -> Iterator[None]:
-    """Limit the processor time in which options such as patterns are prepared."""
+    """Limit the processor time of a block: what takes long in it looks at `gives_up`."""
     before = gives_up.set(time.thread_time() + seconds)
     try:
         yield
@@ -34,22 +34,25 @@ def seconds_at_most(seconds: float) -> Iterator[None]:
         gives_up.reset(before)
 
 
-def max_line_mb() -> float:
-    """Return the limit on a line, in megabytes of UTF-8.
+def limit_of(variable: str, default: float, unit: str) -> float:
+    """Read a limit from an environment variable, which need not be set.
 
     Raises:
-        UsageError: the variable is no number above 0.
+        UsageError: it is no number above 0; calls it a number of `unit`.
     """
-    given = os.environ.get(VARIABLE)
-    if not given:
-        return DEFAULT_MB
+    given = os.environ.get(variable) or str(default)
     try:
         limit = float(given)
     except ValueError:
         limit = math.nan
     if not 0 < limit < math.inf:
-        raise UsageError(f"{VARIABLE} must be a number of megabytes above 0, not {given!r}")
+        raise UsageError(f"{variable} must be a number of {unit} above 0, not {given!r}")
     return limit
+
+
+def max_line_mb() -> float:
+    """Return the limit on a line, in megabytes of UTF-8; see `limit_of`."""
+    return limit_of(VARIABLE, DEFAULT_MB, "megabytes")
 
 
 def max_line_bytes() -> int:

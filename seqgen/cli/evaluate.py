@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +218,8 @@ def _reader(
         name, (source, *others) = files.file, inputs.open([files.file])
         if not others:
             examples = partial(hooks.read_examples, content=source.content, tell=out.announce)
-            return lambda loaded: (examples(loaded) or source.text_or_tokens(), name)
+            text_or_tokens = cache(source.text_or_tokens)
+            return lambda loaded: (examples(loaded) or text_or_tokens(), name)
         text = inputs.read_text(name, models[0].data.documents)
     else:
         text, name = held_out_input(models, quiet=True).text_or_tokens(), "validation"

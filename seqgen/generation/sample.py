@@ -341,5 +341,4 @@ def fixed_sample(
     if loaded.labels is not None:
         loaded = loaded.with_labels(loaded.labels.names[:1])
     options = SampleOptions(seed=0, temperature=0.8, max_tokens=tokens)
-    pieces = stream(loaded, prompt, options)
-    return "".join(takewhile(lambda piece: time.monotonic() < end, pieces))
+    return "".join(takewhile(lambda piece: time.monotonic() < end, stream(loaded, prompt, options)))

@@ -13,13 +13,13 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.generation.prompts import Prompt, first_unknown
+from seqgen.limits import gives_up, seconds_at_most
 from seqgen.packages import require_packages
 from seqgen.store.formats import KEPT, SPECIAL_TOKENS, facts_of_chat
 from seqgen.store.loading import parts_of
@@ -44,7 +44,6 @@ MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 # any one value. Both are far above what any real template needs.
 SECONDS, LONGEST = 1.5, 20_000_000
 SIZED = str, list, tuple
-_gives_up: ContextVar[float] = ContextVar("gives_up", default=math.inf)
 # Messages that show where an answer ends.
 QUESTION, ANSWER = "first question", "first answer"
 
@@ -75,15 +74,15 @@ class ChatTemplate:
         """
         from jinja2 import TemplateError, UndefinedError
 
-        begun = _gives_up.set(time.thread_time() + SECONDS)
         try:
-            text = self._compiled.render(
-                messages=messages,
-                tools=None,
-                documents=None,
-                add_generation_prompt=prompts,
-                **self.variables,
-            )
+            with seconds_at_most(SECONDS):
+                text = self._compiled.render(
+                    messages=messages,
+                    tools=None,
+                    documents=None,
+                    add_generation_prompt=prompts,
+                    **self.variables,
+                )
             return _checked(text)
         except EndlessTemplateError as error:
             raise EndlessTemplateError(f"{self.name} {error}") from None
@@ -97,8 +96,6 @@ class ChatTemplate:
             raise SeqgenError(f"{self.name} fails: {first_line(error)}") from None
         except MemoryError:
             raise EndlessTemplateError(f"{self.name} fails: it needs too much memory") from None
-        finally:
-            _gives_up.reset(begun)
 
     @property
     def _compiled(self) -> Template:
@@ -151,7 +148,7 @@ class EndlessTemplateError(SeqgenError):
 
 
 def _check_time() -> None:
-    if time.thread_time() > _gives_up.get():
+    if time.thread_time() > gives_up.get():
         raise EndlessTemplateError(f"fails: it is not done after {SECONDS:g} seconds")
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import os
 import signal
 import threading
 from collections.abc import Iterator
 
-from seqgen.errors import UsageError
+from seqgen.limits import limit_of
 
 VARIABLE = "SEQGEN_MAX_DOCUMENT_SECONDS"
 DEFAULT_SECONDS = 60.0
@@ -27,14 +25,7 @@ def seconds_for(size: int) -> float:
     Raises:
         UsageError: the variable is no number above 0.
     """
-    given = os.environ.get(VARIABLE) or str(DEFAULT_SECONDS)
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"{VARIABLE} must be a number of seconds above 0, not {given!r}")
-    return seconds + SECONDS_PER_MB * size / 1e6
+    return limit_of(VARIABLE, DEFAULT_SECONDS, "seconds") + SECONDS_PER_MB * size / 1e6
 
 
 @contextlib.contextmanager

@@ -6,9 +6,9 @@ import random
 
 import pytest
 from helpers_cli import has_plugin
+from trained_models import train_models
 
 import seqgen
-from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.store.loading import Work, load
 from seqgen.text.tokenizers.byte import OFFSET
@@ -28,15 +28,9 @@ FORWARD = "subwords", "unigram", "characters", "byte", "subwords:bytes", "charac
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("cut") / "home"
-    text = home.parent / "text.txt"
     drawn = random.Random(0)
-    text.write_text("".join(drawn.choice(WORDS) + drawn.choice(" \n ") for _ in range(6000)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEQGEN_HOME", str(home))
-        for name, how in MODELS.items():
-            assert run(["train", str(text), "--name", name, "-q", *how]) == 0
-    return home
+    text = "".join(drawn.choice(WORDS) + drawn.choice(" \n ") for _ in range(6000))
+    return train_models(tmp_path_factory.mktemp("cut"), text, MODELS)
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +38,9 @@ def at_home(home, monkeypatch):
     monkeypatch.setenv("SEQGEN_HOME", str(home))
 
 
-def sampled(name, prompt, **how):
-    return next(seqgen.load(name).sample(prompt, **{"max_tokens": 8, "greedy": True, **how}))
+def sampled(name, prompt, **options):
+    settings = {"max_tokens": 8, "greedy": True, **options}
+    return next(seqgen.load(name).sample(prompt, **settings))
 
 
 @pytest.mark.parametrize("name", [*FORWARD, "subwords:bytes=all", "byte+subwords"])
@@ -101,7 +96,7 @@ def test_searches_and_streams_complete_it():
 
 
 def test_refusals_are_one_line():
-    for name, prompt, how, said in (
+    for name, prompt, options, said in (
         ("byte", b"a\xffb", {}, "prompt 0 is not UTF-8 text: byte 0xff at offset 1"),
         ("byte", b"a\xc3b", {}, "prompt 0 is not UTF-8 text: byte 0xc3 at offset 1"),
         ("byte", "a\udcc3", {}, "prompt 0 is not UTF-8 text: byte 0xc3 at offset 1"),
@@ -111,7 +106,7 @@ def test_refusals_are_one_line():
         ("byte", b"caf\xc3", {"force": "a"}, "--force cannot follow a prompt that ends inside a"),
     ):
         with pytest.raises(SeqgenError) as error:
-            sampled(name, prompt, **how)
+            sampled(name, prompt, **options)
         assert said in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(SeqgenError, match="prompt 0 is not UTF-8 text: it ends inside a character"):
         list(seqgen.load("byte").suggest(b"caf\xc3"))

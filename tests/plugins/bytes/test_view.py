@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers_cli import needs, records, refusal
 from places import ROOT, STORED
+from trained_models import train_models
 
 import seqgen
 from seqgen import store
@@ -51,14 +52,7 @@ TEXT = (ROOT / "corpora" / "verse.txt").read_text()[:8000]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("bytes") / "home"
-    text = home.parent / "text.txt"
-    text.write_text(TEXT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEQGEN_HOME", str(home))
-        for name, how in MODELS.items():
-            assert run(["train", str(text), "--name", name, "-q", *how]) == 0
-    return home
+    return train_models(tmp_path_factory.mktemp("bytes"), TEXT, MODELS)
 
 
 @pytest.fixture(autouse=True)
@@ -271,8 +265,8 @@ def test_a_bare_folder_is_no_model(tmp_path, monkeypatch):
 @pytest.mark.parametrize("copy", [False, True])
 def test_a_stored_mixture_keeps_the_views_of_its_parts(capsys, copy):
     views = ("subwords:bytes=all,8", "byte")
-    how = ("--weights", "0.5,0.5", "-q", "--name", f"viewed-{copy}", *["--copy"] * copy)
-    (mixed,) = records(capsys, "mix", *views, *how)
+    options = ("--weights", "0.5,0.5", "-q", "--name", f"viewed-{copy}", *["--copy"] * copy)
+    (mixed,) = records(capsys, "mix", *views, *options)
     assert mixed["parts"] == list(views)
     stored = store.find_all(mixed["name"])
     assert [part.view for part in stored.parts] == ["bytes=all,8", ""]
