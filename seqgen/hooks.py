@@ -418,18 +418,19 @@ def _import_plugin(module: str) -> tuple[Plugin | None, str]:
 
 
 @functools.cache
-def commands() -> Mapping[str, tuple[InstalledPlugin, Command]]:
-    """Collect the commands of all plugins by name; the first of a name counts."""
-    return _collect_by_name("command", "commands")
+def by_name(field: str) -> Mapping[str, tuple[InstalledPlugin, Any]]:
+    """Collect what a field of all plugins has, by name, each with its plugin.
 
+    The first of a name counts.
 
-def _collect_by_name(noun: str, field: str) -> dict[str, tuple[InstalledPlugin, Any]]:
-    """Collect what a field of all plugins has, by name, each with its plugin; see `commands`."""
+    Args:
+        field: of `Plugin`, such as "commands" or "formats".
+    """
     found: dict[str, tuple[InstalledPlugin, Any]] = {}
     for one in plugins():
         for name, row in getattr(one.plugin, field).items():
             if name in found:
-                other = found[name][0].name
+                noun, other = field.removesuffix("s").replace("_", " "), found[name][0].name
                 note_problem(
                     f"plugin {one.title}: its {noun} {name} is left out: "
                     f"plugin {other} has one of this name"
@@ -498,38 +499,9 @@ def options(place: str) -> dict[str, Any]:
     }
 
 
-@functools.cache
-def formats() -> Mapping[str, tuple[InstalledPlugin, ModelFormat]]:
-    """Collect the model formats of all plugins by name; the first of a name counts."""
-    return _collect_by_name("format", "formats")
-
-
-@functools.cache
-def model_sources() -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the sources of models by the prefix of their addresses: plugin and target."""
-    return _collect_by_name("source of models", "model_sources")
-
-
-@functools.cache
-def tokenizers() -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the tokenizer kinds of all plugins: by kind, the plugin and its class target."""
-    return _collect_by_name("tokenizer", "tokenizers")
-
-
-@functools.cache
-def stored_tokenizers() -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the plugins' tokenizer kinds that only stored models use, by kind."""
-    return _collect_by_name("tokenizer", "stored_tokenizers")
-
-
 def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
     """Load the plugins' functions that open other tools' tokenizers."""
     return (reader for _, reader in _load_field("tokenizer_readers"))
-
-
-def document_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the plugins' document readers by file ending: plugin and target."""
-    return _collect_by_name("reader of", "document_readers")
 
 
 def datasets() -> list[Any]:
@@ -569,25 +541,9 @@ def load_method(kind: str, name: str, option: str = "") -> Any:
     raise UsageError(f"{option} needs the plugin {missing_plugin(name)}, which is not installed")
 
 
-def record_readers() -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the plugins' readers of tables by file ending: plugin and target."""
-    return _collect_by_name("reader of", "record_readers")
-
-
-def routes() -> Mapping[str, tuple[InstalledPlugin, Route]]:
-    """Collect the addresses that plugins add to `seqgen serve`, by path."""
-    return _collect_by_name("route", "routes")
-
-
 def chat_model() -> Any | None:
     """Load the class of models that answer conversations; None if no plugin has one."""
     return next((model for _, model in _load_field("chat_models")), None)
-
-
-@functools.cache
-def views() -> Mapping[str, tuple[InstalledPlugin, str]]:
-    """Collect the views of loaded models by name: plugin and target."""
-    return _collect_by_name("view", "views")
 
 
 def listeners() -> list[tuple[str, Any]]:

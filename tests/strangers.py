@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import subprocess
@@ -57,6 +58,7 @@ def add(
     added = hooks.InstalledPlugin(name, package, f"stranger-{name}", "1.5", plugin)
     every = (*hooks.plugins(), added)
     monkeypatch.setattr(hooks, "plugins", lambda: every)
+    monkeypatch.setattr(hooks, "by_name", functools.cache(hooks.by_name.__wrapped__))
 
 
 def seqgen(

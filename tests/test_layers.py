@@ -185,7 +185,7 @@ def test_the_entry_point_loads_next_to_nothing():
 @needs("exchange")
 @pytest.mark.parametrize("part", ["importer", "exporter", "recogniser"])
 def test_every_format_has_what_its_row_names(part):
-    rows = [(plugin, getattr(row, part)) for plugin, row in hooks.formats().values()]
+    rows = [(plugin, getattr(row, part)) for plugin, row in hooks.by_name("formats").values()]
     functions = [plugin.load(target) for plugin, target in rows if target]
     assert functions and all(map(callable, functions))
 

@@ -78,7 +78,7 @@ def all_commands() -> dict[str, Command]:
     """
     own = {name: replace(one, target=f"seqgen.cli.{one.target}") for name, one in COMMANDS.items()}
     added = {}
-    for name, (plugin, one) in hooks.commands().items():
+    for name, (plugin, one) in hooks.by_name("commands").items():
         if name in own:
             hooks.note_problem(
                 f"plugin {plugin.title}: its command {name} is left out: seqgen has one of this "
@@ -142,7 +142,7 @@ def make_app(only: str | None = None) -> typer.Typer:
 def _add_subcommands(group: typer.Typer, name: str) -> None:
     """Add the commands that plugins add to a group, such as `models`."""
     known = {"", *(one.name or one.callback.__name__ for one in group.registered_commands)}
-    for whole, (_, row) in hooks.commands().items():
+    for whole, (_, row) in hooks.by_name("commands").items():
         outer, _, inner = whole.partition(" ")
         if outer != name or inner in known:
             continue
@@ -158,7 +158,7 @@ def _loaded(name: str, row: Command, only: str | None) -> Any:
     """
     if name in COMMANDS:
         return load_object(row.target)
-    plugin, command = hooks.commands()[name]
+    plugin, command = hooks.by_name("commands")[name]
     try:
         return plugin.load(command.target)
     except hooks.FAULTS as error:

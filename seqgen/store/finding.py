@@ -139,7 +139,7 @@ def find(name: str | Path | None) -> StoredModel:
 def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
     """Find the model or mixture that `-m` names; `A+B` and `A:0.7+B:0.3` are mixtures.
 
-    Parts without a weight share the rest equally. `A:VIEW` is A in one of the `hooks.views`.
+    Parts without a weight share the rest equally. `A:VIEW` is A in one of the plugins' `views`.
 
     Raises:
         UsageError: a weight is not from 0 to 1, or they do not sum to 1.
@@ -218,7 +218,7 @@ def _find_viewed(name: str) -> StoredModel:
     kind = view.partition("=")[0]
     if start and not _is_folder(name):
         hooks.require_plugin(f":{kind}", name)
-        if kind in hooks.views():
+        if kind in hooks.by_name("views"):
             return replace(find(start), view=view)
     return find(name)
 

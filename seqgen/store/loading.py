@@ -230,7 +230,7 @@ def _viewed(loaded: LoadedModel, view: str) -> LoadedModel:
     if not view:
         return loaded
     name, given, option = view.partition("=")
-    plugin, target = hooks.views()[name]
+    plugin, target = hooks.by_name("views")[name]
     return plugin.load(target)(loaded, option if given else None)
 
 
@@ -309,7 +309,7 @@ def _with_one_vocabulary(parts: Sequence[LoadedModel]) -> Sequence[LoadedModel]:
     alike = all(_vocabulary(part) == _vocabulary(parts[0]) for part in parts)
     of_text = not any(part.conditioning.in_pairs or part.backward for part in parts)
     by_tokens = alike and not any(part.stored.view for part in parts)
-    if by_tokens or not of_text or "bytes" not in hooks.views():
+    if by_tokens or not of_text or "bytes" not in hooks.by_name("views"):
         return parts
     # How each model of its own ends a text does not matter beside the others.
     return [replace(_viewed(part, "bytes"), own_framing=None) for part in parts]

@@ -128,7 +128,7 @@ def extraction_advice(kind: FileKind, path: Path, head: bytes) -> str:
     while any(path.with_name(f"{stem}{ending}").exists() for ending in (".txt", ".jsonl")):
         stem += "-text"  # nor may the command replace the file itself or another one
     names = _names_in(head, ending_of_name(path))
-    if ending_of_name(path) in hooks.record_readers() and kind.holds != "nothing":
+    if ending_of_name(path) in hooks.by_name("record_readers") and kind.holds != "nothing":
         remedy = "give {instead}--field NAME for the column of the texts{names}"
         remedy += ", or --as-text to train on all of it" if kind.is_text else ""
     else:

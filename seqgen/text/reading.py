@@ -347,7 +347,7 @@ def document_reader(path: Path, as_text: bool = False) -> tuple[InstalledPlugin,
         path: the file; of an ending such as ".tar.gz", the whole counts before its last part.
         as_text: read every file as it is: there is none.
     """
-    readers = {} if as_text else hooks.document_readers()
+    readers = {} if as_text else hooks.by_name("document_readers")
     endings = "".join(path.suffixes[-2:]).lower(), path.suffix.lower()
     return next((readers[ending] for ending in endings if ending in readers), None)
 

@@ -37,7 +37,7 @@ class OtherKeys(NoText):
 
 def holds_records(path: Path) -> bool:
     """Check whether a file name is that of JSON Lines, or of a table that a plugin reads."""
-    return ending_of_name(path) in {*JSON_LINES, *hooks.record_readers()}
+    return ending_of_name(path) in {*JSON_LINES, *hooks.by_name("record_readers")}
 
 
 def record_files(name: str) -> list[Path] | None:
@@ -57,7 +57,7 @@ def record_files(name: str) -> list[Path] | None:
         raise UsageError(f"{name} has the splits {names}: give one, as {one}; --val takes another")
     inside = [path for path in inside if not BESIDE_SHARDS.fullmatch(path.name)]
     if not any(map(holds_records, inside)):
-        endings = first_names(sorted({".jsonl", *hooks.record_readers()}))
+        endings = first_names(sorted({".jsonl", *hooks.by_name("record_readers")}))
         raise SeqgenError(f"{name} has no file of records ({endings})")
     return sorted(inside, key=lambda path: (not holds_records(path), path))
 
@@ -232,7 +232,7 @@ def table_records(
     Raises:
         SeqgenError: the file is damaged, or a package that reads it is not installed.
     """
-    plugin, target = hooks.record_readers()[ending_of_name(path)]
+    plugin, target = hooks.by_name("record_readers")[ending_of_name(path)]
     return plugin.load(target)(path, name, keys, columns)
 
 

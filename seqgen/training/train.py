@@ -459,10 +459,10 @@ def import_origin(request: RunRequest, report: Report) -> RunRequest:
     """
     address = {**flatten_settings(request.config), **request.settings}.get("init_from")
     prefix, colon, _ = str(address).partition(":")
-    if not colon or prefix not in hooks.model_sources():
+    if not colon or prefix not in hooks.by_name("model_sources"):
         hooks.require_plugin(f"{prefix}:", str(address))
         return request
-    plugin, target = hooks.model_sources()[prefix]
+    plugin, target = hooks.by_name("model_sources")[prefix]
 
     def find() -> str:
         stored = plugin.load(target)(address, lambda said: report(Notice(text=said)))

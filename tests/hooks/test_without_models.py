@@ -238,7 +238,7 @@ def test_the_table_of_plugins_has_what_each_brings():
             found[row.plugin].add(row.name)
     for task in registry.ON_FEATURES:
         found[hooks.plugin_of(task.head)] |= {task.name, task.called}
-    tokenizers = {**hooks.tokenizers(), **hooks.stored_tokenizers()}
+    tokenizers = {**hooks.by_name("tokenizers"), **hooks.by_name("stored_tokenizers")}
     for kind, (plugin, _) in tokenizers.items():
         found[plugin.name].add(kind)
     for one in hooks.plugins():

@@ -272,7 +272,7 @@ def test_what_cannot_be_mixed_is_one_line(models, capsys):
     }.items():
         assert said in refusal(capsys, "mix", *arguments, "--name", "M", "-q")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqgen.hooks.views", dict)  # no plugin that sees both by bytes
+        patch.setattr("seqgen.hooks.by_name", lambda field: {})  # none that sees both by bytes
         assert (
             "A and X use different tokenizers and cannot be mixed; train one with --tokenizer "
             in (refusal(capsys, "mix", "A", "X", "--name", "M", "-q"))

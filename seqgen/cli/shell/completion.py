@@ -42,6 +42,6 @@ def preset_names(incomplete: str) -> list[str]:
 
 
 architectures = one_of(*registry.ARCHITECTURES)
-tokenizers = one_of(*TOKENIZERS, *hooks.tokenizers())
+tokenizers = one_of(*TOKENIZERS, *hooks.by_name("tokenizers"))
 tasks = one_of(*(task.name for task in registry.ON_FEATURES))
 devices = one_of(*DEVICES)

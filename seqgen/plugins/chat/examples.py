@@ -155,7 +155,7 @@ def records_in(path: Path) -> Iterator[tuple[int, Any]]:
     table = PARQUET if head.startswith(b"PAR1") else ending_of_name(path)
     if table in (PARQUET, ARROW):
         hooks.require_plugin(table, str(path))
-        plugin, target = hooks.record_readers()[table]
+        plugin, target = hooks.by_name("record_readers")[table]
         yield from plugin.load(target)(path, str(path), KEYS, [])
         return
     if head.removeprefix(BOM.encode()).lstrip().startswith(JSON_BEGINS):

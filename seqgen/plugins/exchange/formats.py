@@ -38,7 +38,7 @@ NumberType = Literal[
 
 def exported_formats() -> dict[str, ModelFormat]:
     """List the export formats by name."""
-    return {name: row for name, (_, row) in hooks.formats().items() if row.exporter}
+    return {name: row for name, (_, row) in hooks.by_name("formats").items() if row.exporter}
 
 
 def format_of_name(name: str) -> str | None:
@@ -91,14 +91,14 @@ def line_importer(first_line: bytes) -> tuple[str, LineImporter]:
 
 def _recognisers(form: str) -> Iterator[tuple[str, Callable[[Any], bool]]]:
     """Yield the names and detection functions of all import formats of one form."""
-    for name, (plugin, row) in hooks.formats().items():
+    for name, (plugin, row) in hooks.by_name("formats").items():
         if row.form == form and row.importer and row.recogniser:
             yield from ((name, is_one) for is_one in plugin.load_all([row.recogniser]))
 
 
 def _load(name: str, part: str) -> Any:
     """Load the importer, recogniser or exporter of a format."""
-    plugin, row = hooks.formats()[name]
+    plugin, row = hooks.by_name("formats")[name]
     return plugin.load(getattr(row, part))
 
 

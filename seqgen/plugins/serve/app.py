@@ -658,7 +658,7 @@ def endpoint_of(function: Callable[..., Iterator[Any]], known: Sequence[str]) ->
 def added_routes() -> dict[str, tuple[str, Endpoint]]:
     """Collect the routes of plugins by path; unusable ones are skipped."""
     found: dict[str, tuple[str, Endpoint]] = {}
-    for path, (plugin, route) in hooks.routes().items():
+    for path, (plugin, route) in hooks.by_name("routes").items():
         with plugin.guarded(f"its route {path}"):
             if path in ROUTES:
                 raise UsageError("seqgen serve has one of this path")

@@ -52,10 +52,10 @@ TRAINED = {
     "unigram": "sentencepiece:UnigramTokenizer",
 }
 # What `--tokenizer` names, and what a stored model may have.
-KINDS = TokenizerKinds(TRAINED, lambda: hooks.tokenizers())
+KINDS = TokenizerKinds(TRAINED, lambda: hooks.by_name("tokenizers"))
 STORED = TokenizerKinds(
     TRAINED | {"blank": "word:BlankTokenizer"},
-    lambda: {**hooks.tokenizers(), **hooks.stored_tokenizers()},
+    lambda: {**hooks.by_name("tokenizers"), **hooks.by_name("stored_tokenizers")},
 )
 
 

@@ -80,11 +80,11 @@ def change_plugins(monkeypatch):
 
     def change(found):
         monkeypatch.setattr(hooks, "plugins", lambda: tuple(found))
-        hooks.formats.cache_clear()
+        hooks.by_name.cache_clear()
 
     yield change
     monkeypatch.undo()
-    hooks.formats.cache_clear()
+    hooks.by_name.cache_clear()
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_lines_of_another_plugin_are_imported(outside, tmp_path):
 
 
 def test_a_name_that_is_taken_stays(outside):
-    assert hooks.formats()["arpa"][0].name == "exchange"
+    assert hooks.by_name("formats")["arpa"][0].name == "exchange"
     assert [*exported_formats()][:5] == ["arpa", "gguf", "hf", "onnx", "peft"]
     (problem,) = hooks.new_problems()
     assert "its format arpa is left out: plugin exchange has one of this name" in problem
@@ -146,7 +146,7 @@ def test_a_file_that_is_not_there_has_no_format(tmp_path, capfd):
 
 def test_formats_are_known_without_the_code_of_any():
     """So that help names them, and starts fast."""
-    rows = [dataclasses.asdict(row) for _, row in hooks.formats().values()]
+    rows = [dataclasses.asdict(row) for _, row in hooks.by_name("formats").values()]
     assert json.dumps(rows, default=sorted)
     assert {row["form"] for row in rows} == {"folder", "file", "lines"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import math
@@ -306,6 +307,7 @@ def test_without_a_plugin_the_page_lacks_just_its_sections(
     whole = sections_of(out.read_text())
     rest = tuple(one for one in hooks.plugins() if one.name != absent)
     monkeypatch.setattr(hooks, "plugins", lambda: rest)
+    monkeypatch.setattr(hooks, "by_name", functools.cache(hooks.by_name.__wrapped__))
     (found,) = records(capsys, "report", "-m", "net", "--out", out)
     left = [title for title in SECTIONS if OFFERED[title] != absent]
     assert sections_of(out.read_text()) == {title: whole[title] for title in left}
