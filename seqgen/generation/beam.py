@@ -18,17 +18,15 @@ from seqgen import hooks
 from seqgen.engines.ops import without_gradients
 from seqgen.generation.beam_groups import (
     Ending,
-    Ends,
     Expansion,
     Fate,
     Group,
-    Penalty,
-    RestrictedGroup,
     SearchPrompt,
+    SearchRules,
 )
-from seqgen.generation.continuation import DEAD_END, LIMIT, EndIds, reasons_of
+from seqgen.generation.continuation import DEAD_END
 from seqgen.generation.hypotheses import Hypothesis, NBest
-from seqgen.generation.processors import History, Processor, before_and_after, normalise
+from seqgen.generation.processors import History, before_and_after, normalise
 from seqgen.generation.text_batch import prefill
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
@@ -36,24 +34,20 @@ from seqgen.models.distributions import require_numbers
 if TYPE_CHECKING:
     from seqgen.models.inference import InferenceModel
     from seqgen.models.state import Opens
-    from seqgen.settings.generation import BeamOptions
 
 # The prompt's place, the group, and the fates of its best candidates.
 Watch = Callable[[int, int, Sequence[Fate]], None]
-# The beam of a prompt's texts that must contain something, from its first hypothesis on, or None.
-Restrict = Callable[[SearchPrompt, Hypothesis], RestrictedGroup | None]
 
 
 class Search:
     """Beam search for one prompt: its groups of hypotheses and its state."""
 
-    def __init__(
-        self, ending: Ending, place: int, options: BeamOptions, restrict: Restrict | None = None
-    ) -> None:
-        self.ending, self.place = ending, place
-        digest = int(hash64(options.seed or 0, ending.source.number))
+    def __init__(self, source: SearchPrompt, place: int, rules: SearchRules) -> None:
+        self.ending, self.place = Ending(source, rules), place
+        options = rules.options
+        digest = int(hash64(options.seed or 0, source.number))
         root = Hypothesis(row=place, digest=digest)
-        self.restricted = None if restrict is None else restrict(ending.source, root)
+        self.restricted = None if rules.restrict is None else rules.restrict(source, root)
         if self.restricted is not None:
             self.groups: list[Group] = [self.restricted]
             return
@@ -97,7 +91,7 @@ class Search:
             best = self.restricted.failing
         if not best.hypotheses:
             dead = max(self._before, key=lambda hypothesis: hypothesis.logprob)
-            self.ending.finish(dead, DEAD_END, self.groups[0].norm)
+            self.ending.rules.finish(dead, DEAD_END)
             best.add(dead)
         return best.hypotheses
 
@@ -106,43 +100,29 @@ class Search:
 def search(
     model: InferenceModel,
     sources: Sequence[SearchPrompt],
-    options: BeamOptions,
-    processors: Sequence[Processor],
-    eos_id: EndIds,
-    ends: Ends | None = None,
+    rules: SearchRules,
     watch: Watch | None = None,
     opens: Opens | None = None,
-    penalty: Penalty | None = None,
-    outcomes: Processor | None = None,
-    restrict: Restrict | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Run beam search for several prompts in one batch.
 
     Args:
         model: in evaluation mode.
         sources: the prompts.
-        options: how to search.
-        processors: applied in this order; what they leave is possible. Plain searches rank by
-            the model's own log-probabilities all the same, stochastic ones sample from theirs.
-        eos_id: the token, or the tokens, that end a text; None if none does.
-        ends: finds stop strings.
+        rules: how to search.
         watch: is shown the best candidates of every step.
         opens: opens a state for the sources' handles; None for a model that has no sources.
-        penalty: added to the score of a text that plain searches have finished.
-        outcomes: makes one outcome of several tokens; see `constraint.TextConstraint.outcomes`.
-        restrict: makes the beam of a prompt whose texts must contain something.
 
     Yields:
         The place of a prompt in `sources` and its hypotheses, the best first, as soon as they
         are certain.
     """
+    options = rules.options
     if options.max_tokens == 0:
         for place in range(len(sources)):
-            reason = reasons_of(eos_id).get(LIMIT, "length")
-            yield place, [Hypothesis(score=0.0, finish_reason=reason)]
+            yield place, [Hypothesis(score=0.0, finish_reason=rules.at_limit)]
         return
-    endings = [Ending.of(source, options, eos_id, ends, penalty) for source in sources]
-    searches = [Search(ending, place, options, restrict) for place, ending in enumerate(endings)]
+    searches = [Search(source, place, rules) for place, source in enumerate(sources)]
     width = 2 * options.beams // options.groups + (options.beams if options.groups > 1 else 0)
     prompts, handles = [s.tokens for s in sources], [s.handle for s in sources]
     logits, state = prefill(model, prompts, opens, handles)
@@ -151,7 +131,7 @@ def search(
     while True:
         log_probs = require_numbers(normalise(logits))  # (R, V)
         model_log_probs, filtered = before_and_after(
-            processors, _Histories(rows), log_probs, outcomes
+            rules.processors, _Histories(rows), log_probs, rules.outcomes
         )
         for row, (owner, hypothesis) in enumerate(rows):
             if owner.restricted is not None:

@@ -15,7 +15,7 @@ from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
 from seqgen.generation.processors import IMPOSSIBLE
 
 if TYPE_CHECKING:
-    from seqgen.generation.processors import PromptOverlap
+    from seqgen.generation.processors import Processor, PromptOverlap
     from seqgen.settings.generation import BeamOptions
 
 # The least log-probability of an allowed token, so that totals stay finite and can be compared.
@@ -59,64 +59,82 @@ Penalty = Callable[[SearchPrompt, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
-class Ending:
-    """End conditions of a prompt's texts, and the score of a finished text.
-
-    A text ends by a token, by what the tokens say, or by their number.
+class SearchRules:
+    """Options, filters and end conditions of a search: all that its prompts have in common.
 
     Attributes:
-        source: the prompt.
+        options: how to search.
+        processors: applied in this order; what they leave is possible. Plain searches rank by
+            the model's own log-probabilities all the same, stochastic ones sample from theirs.
         eos_id: the token, or the tokens, that end a text; None if none does.
         ends: finds stop strings.
-        max_tokens: tokens of a text at most.
-        penalty: added to the score of a finished text.
+        penalty: added to the score of a text that plain searches have finished.
+        outcomes: makes one outcome of several tokens; see `constraint.TextConstraint.outcomes`.
+        restrict: makes the beam of a prompt whose texts must contain something.
     """
 
-    source: SearchPrompt
-    eos_id: EndIds
-    ends: Ends | None
-    max_tokens: int
+    options: BeamOptions
+    processors: Sequence[Processor] = ()
+    eos_id: EndIds = None
+    ends: Ends | None = None
     penalty: Penalty | None = None
+    outcomes: Processor | None = None
+    restrict: Restrict | None = None
 
     @cached_property
-    def _reasons(self) -> Mapping[int, str]:
+    def reasons(self) -> Mapping[int, str]:
+        """Finish reasons by end token."""
         return reasons_of(self.eos_id)
 
     @property
     def at_limit(self) -> str:
         """Finish reason of a text that reaches the token limit."""
-        return self._reasons.get(LIMIT, "length")
+        return self.reasons.get(LIMIT, "length")
+
+    @cached_property
+    def norm(self) -> LengthNorm:
+        """Length normalisation of the scores."""
+        return LengthNorm(self.options.length_norm, self.options.alpha)
+
+    def finish(self, hypothesis: Hypothesis, reason: str) -> None:
+        """Set the finish reason and score of a finished hypothesis, without the penalty."""
+        hypothesis.finish_reason = reason
+        hypothesis.score = hypothesis.logprob / self.norm(max(1, len(hypothesis.tokens)))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """End conditions of one prompt's texts, and the score of a finished text.
+
+    A text ends by a token, by what the tokens say, or by their number.
+
+    Attributes:
+        source: the prompt.
+        rules: of the search.
+    """
+
+    source: SearchPrompt
+    rules: SearchRules
+
+    @cached_property
+    def max_tokens(self) -> int:
+        """Maximum number of tokens of a text: the lower of both limits."""
+        most, own = self.rules.options.max_tokens, self.source.max_tokens
+        return most if own is None else min(most, own)
 
     def __call__(self, parent: Hypothesis, token: int) -> str | None:
         """Return why `parent` with `token` ends but for its length, or None."""
-        if token in self._reasons:
-            return self._reasons[token]
-        if self.ends is not None and self.ends(self.source, (*parent.tokens, token)):
+        rules = self.rules
+        if token in rules.reasons:
+            return rules.reasons[token]
+        if rules.ends is not None and rules.ends(self.source, (*parent.tokens, token)):
             return "stop"
         return None
 
-    @classmethod
-    def of(
-        cls,
-        source: SearchPrompt,
-        options: BeamOptions,
-        eos_id: EndIds,
-        ends: Ends | None = None,
-        penalty: Penalty | None = None,
-    ) -> Ending:
-        """Make the end conditions of a prompt; the lower of both token limits applies."""
-        most = options.max_tokens if source.max_tokens is None else source.max_tokens
-        return cls(source, eos_id, ends, min(most, options.max_tokens), penalty)
-
-    def finish(self, hypothesis: Hypothesis, reason: str, norm: LengthNorm) -> None:
-        """Set the finish reason and score of a finished hypothesis, without the penalty."""
-        hypothesis.finish_reason = reason
-        hypothesis.score = hypothesis.logprob / norm(max(1, len(hypothesis.tokens)))
-
     def penalise(self, hypothesis: Hypothesis) -> None:
         """Add the penalty to the score of a finished hypothesis."""
-        if self.penalty is not None:
-            hypothesis.score += self.penalty(self.source, hypothesis.tokens)
+        if self.rules.penalty is not None:
+            hypothesis.score += self.rules.penalty(self.source, hypothesis.tokens)
 
 
 class Expansion:
@@ -224,7 +242,6 @@ class Group:
 
     def __init__(self, options: BeamOptions, root: Hypothesis) -> None:
         self.diversity, self.size = options.diversity, options.beams // options.groups
-        self.norm = LengthNorm.of(options)
         self.live, self.best = [root], NBest(options.nbest)
 
     @staticmethod
@@ -283,15 +300,15 @@ class Group:
         length = len(self.live[0].tokens)
         if length == ending.max_tokens:
             for hypothesis in self.live:
-                self._finish(hypothesis, ending.at_limit, ending)
+                self._finish(hypothesis, ending.rules.at_limit, ending)
             self.live = []
         elif self.best.full:
             likeliest = max(hypothesis.logprob for hypothesis in self.live)
-            if self.best.beats(self.norm.bound(likeliest, length, ending.max_tokens)):
+            if self.best.beats(ending.rules.norm.bound(likeliest, length, ending.max_tokens)):
                 self.live = []
 
     def _finish(self, hypothesis: Hypothesis, reason: str, ending: Ending) -> None:
-        ending.finish(hypothesis, reason, self.norm)
+        ending.rules.finish(hypothesis, reason)
         # A penalty may need a pass over the whole text, and it only lowers the score. A hypothesis
         # that is worse than the n best without it needs none.
         if not self.best.beats(hypothesis.score):
@@ -311,6 +328,10 @@ class RestrictedGroup(Group, ABC):
     @abstractmethod
     def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
         """Mask the tokens of a row (V,) that would make the requirement impossible."""
+
+
+# The beam of a prompt's texts that must contain something, from its first hypothesis on, or None.
+Restrict = Callable[[SearchPrompt, Hypothesis], RestrictedGroup | None]
 
 
 def extend_hypothesis(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:

@@ -16,8 +16,10 @@ from seqgen.generation.beam_groups import (
     Ends,
     Fate,
     Penalty,
+    Restrict,
     RestrictedGroup,
     SearchPrompt,
+    SearchRules,
 )
 from seqgen.generation.from_source import (
     AttentionToSource,
@@ -27,7 +29,7 @@ from seqgen.generation.from_source import (
     check_sources,
     coverage_penalty,
 )
-from seqgen.generation.hypotheses import Hypothesis, LengthNorm
+from seqgen.generation.hypotheses import Hypothesis
 from seqgen.generation.processors import NoRepeatNgram, Processor
 from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, open_sources
 from seqgen.settings import require
@@ -124,7 +126,7 @@ class Searcher(Generator):
         made = (filters.requirement(self) for filters in self.options.added_filters)
         return next((one for one in made if one is not None), None)
 
-    def restrict(self, prompts: Sequence[Prompt]) -> beam.Restrict | None:
+    def restrict(self, prompts: Sequence[Prompt]) -> Restrict | None:
         """Make a function that creates the restricted beam of a prompt; None if not needed."""
         required, given = self.requirement, {prompt.index: prompt for prompt in prompts}
         if required is None:
@@ -188,30 +190,22 @@ class Searcher(Generator):
             SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt), prompt.overlap)
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
-        model, constraint, options = self.loaded.model, self.constraint, self.options
-        ends = self.loaded.framing.stops if constraint is None else constraint.reasons
-        penalty, outcomes = self.penalty(prompts), self.outcomes
-        processors = self.filters_for(prompt.overlap for prompt in prompts)
-        if not options.exhaustive:
-            return beam.search(
-                model,
-                sources,
-                options,
-                processors,
-                eos_id=ends,
-                ends=self.ends,
-                watch=watch,
-                opens=opens,
-                penalty=penalty,
-                outcomes=outcomes,
-                restrict=self.restrict(prompts),
-            )
+        constraint = self.constraint
+        rules = SearchRules(
+            self.options,
+            self.filters_for(prompt.overlap for prompt in prompts),
+            eos_id=self.loaded.framing.stops if constraint is None else constraint.reasons,
+            ends=self.ends,
+            penalty=self.penalty(prompts),
+            outcomes=self.outcomes,
+            restrict=self.restrict(prompts),
+        )
+        if not self.options.exhaustive:
+            return beam.search(self.loaded.model, sources, rules, watch, opens)
         exhaustive = hooks.load_method("search", "exhaustive-search", "--exhaustive")
-        endings = [Ending.of(source, options, ends, self.ends, penalty) for source in sources]
-        norm = LengthNorm.of(options)
         return (
-            (place, exhaustive(model, options.nbest, norm, processors, ending, opens, outcomes))
-            for place, ending in enumerate(endings)
+            (place, exhaustive(self.loaded.model, Ending(source, rules), opens))
+            for place, source in enumerate(sources)
         )
 
     def beams(self, prompt: Prompt, hypotheses: list[Hypothesis]) -> list[Beam]:

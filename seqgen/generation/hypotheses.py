@@ -23,11 +23,6 @@ class LengthNorm:
         BeamOptions.check("length_norm", self.kind)
         BeamOptions.check("alpha", self.alpha)
 
-    @classmethod
-    def of(cls, options: BeamOptions) -> LengthNorm:
-        """Make the length normalisation that search options choose."""
-        return cls(options.length_norm, options.alpha)
-
     def __call__(self, length: int) -> float:
         """Return the divisor for a length of at least 1."""
         if self.kind == "none":

@@ -11,7 +11,7 @@ from torch import nn
 from seqgen.engines.precision import in_precision
 from seqgen.engines.quantized import OF_HEAD
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import SearchPrompt
+from seqgen.generation.beam_groups import SearchPrompt, SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid
@@ -86,7 +86,7 @@ def _search(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
 
     def run() -> int:
         prompts = [SearchPrompt(i, (first,)) for i, first in enumerate(texts.firsts)]
-        results = search(model, prompts, config, [_never(tokenizer)], None)
+        results = search(model, prompts, SearchRules(config, [_never(tokenizer)]))
         return sum(len(beams[0].tokens) for _, beams in results)
 
     return run
@@ -256,7 +256,7 @@ def translator(layers: int, size: int, tokens: int) -> Case:
         searched = [SearchPrompt(i, (BOS,), i) for i in range(BATCH)]
         config = BeamOptions(beams=BEAMS, max_tokens=tokens)
         never = [Forbid((PAD, BOS, UNK, EOS))]
-        results = search(model, searched, config, never, None, opens=model.opens(sources))
+        results = search(model, searched, SearchRules(config, never), opens=model.opens(sources))
         return sum(len(beams[0].tokens) for _, beams in results)
 
     cache = 2 * layers * size * (tokens / 2 + lengths.mean() / BEAMS)

@@ -15,13 +15,14 @@ from prefix_tables import Table, enumerated, neural, search_options
 
 from seqgen.errors import UsageError
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import Ending, SearchPrompt, likeliest_of_rows
+from seqgen.generation.beam_groups import Ending, SearchPrompt, SearchRules, likeliest_of_rows
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid, MinTokens, NoRepeatNgram
 
 
-def one(model, config, processors=(), eos=None, prompt=(0,), **options):
-    ((place, found),) = search(model, [SearchPrompt(0, prompt)], config, processors, eos, **options)
+def one(model, config, processors=(), eos=None, prompt=(0,), ends=None, watch=None):
+    rules = SearchRules(config, processors, eos, ends)
+    ((place, found),) = search(model, [SearchPrompt(0, prompt)], rules, watch)
     assert place == 0
     return found
 
@@ -42,7 +43,8 @@ def test_enough_beams_are_exhaustive_search(kind, alpha, eos, seed):
     if has_plugin("searches"):
         from seqgen.plugins.searches.exhaustive import exhaustive
 
-        tried = exhaustive(model, 5, norm, (), Ending(SearchPrompt(0, (0,)), eos, None, 4))
+        ending = Ending(SearchPrompt(0, (0,)), SearchRules(config, eos_id=eos))
+        tried = exhaustive(model, ending)
         assert [h.tokens for h in tried] == [text for _, text in expected]
         assert [h.finish_reason for h in tried] == [h.finish_reason for h in found]
 
@@ -144,7 +146,7 @@ def test_caches_and_batches_change_nothing(kind, eos):
     prompts = [(1, 2, 3), (4,), (5, 5, 5, 1, 2), (2, 3, 1)]
     config = search_options(beams=4, nbest=4, norm=norm, max_tokens=14)
     sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(prompts)]
-    together = dict(search(model, sources, config, (), eos))
+    together = dict(search(model, sources, SearchRules(config, eos_id=eos)))
     assert sorted(together) == [0, 1, 2, 3]
     for place, prompt in enumerate(prompts):
         with torch.no_grad():

@@ -1,6 +1,7 @@
 """Decoding from sources, which it knows by a number alone: each text is that of its own source."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from helpers_cli import needs
 from prefix_tables import Seen, Table, search_options
 
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import Ending, SearchPrompt
+from seqgen.generation.beam_groups import Ending, SearchPrompt, SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.hypotheses import LengthNorm
@@ -55,10 +56,10 @@ def test_a_search_is_that_of_its_own_source(width):
     model, config = Table(3), search_options(beams=width, nbest=2, max_tokens=5)
     every = itertools.product([(0,), (1,)], [5, 3])
     sources = [SearchPrompt(i, prompt, handle) for i, (prompt, handle) in enumerate(every)]
-    together = dict(search(model, sources, config, (), 2, opens=Openings()))
+    together = dict(search(model, sources, SearchRules(config, eos_id=2), opens=Openings()))
     texts = set()
     for place, source in enumerate(sources):
-        ((_, alone),) = search(model, [source], config, (), 2, opens=Openings())
+        ((_, alone),) = search(model, [source], SearchRules(config, eos_id=2), opens=Openings())
         assert [h.tokens for h in together[place]] == [h.tokens for h in alone]
         total = 0.0
         for n, token in enumerate(alone[0].tokens):
@@ -73,12 +74,12 @@ def test_a_search_is_that_of_its_own_source(width):
 def test_exhaustive_search_reads_the_source():
     from seqgen.plugins.searches.exhaustive import exhaustive
 
-    model, norm = Table(3), LengthNorm()
+    model = Table(3)
     for handle in (1, 2, 3):
         source = SearchPrompt(0, (0,), handle)
-        tried = exhaustive(model, 3, norm, (), Ending(source, 2, None, 4), Openings())
-        config = search_options(beams=81, nbest=3, norm=norm, max_tokens=4)
-        ((_, found),) = search(model, [source], config, (), 2, opens=Openings())
+        rules = SearchRules(search_options(beams=81, nbest=3, max_tokens=4), eos_id=2)
+        tried = exhaustive(model, Ending(source, rules), Openings())
+        ((_, found),) = search(model, [source], rules, opens=Openings())
         assert [h.tokens for h in tried] == [h.tokens for h in found]
         assert [h.logprob for h in tried] == pytest.approx([h.logprob for h in found])
 
@@ -119,15 +120,15 @@ def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
 
     model, norm = Table(3, seed), LengthNorm("gnmt", 1.0)
     source = SearchPrompt(0, (0,), 4)
-    every = exhaustive(model, 3**5, norm, (), Ending(source, 2, None, 5), Openings())
+    config = search_options(beams=3**5, nbest=3**5, norm=norm, max_tokens=5)
+    plain = Ending(source, SearchRules(config, eos_id=2))
+    every = exhaustive(model, plain, Openings())
     expected = {h.tokens: h.score + penalty(source, h.tokens) for h in every}
     best = sorted(expected, key=lambda tokens: (-expected[tokens], tokens))[:nbest]
     assert best != [h.tokens for h in every][:nbest]
-    config = search_options(beams=3**5, nbest=nbest, norm=norm, max_tokens=5)
-    how = {"opens": Openings(), "penalty": penalty}
-    ((_, found),) = search(model, [source], config, (), 2, **how)
-    ending = Ending(source, 2, None, 5, penalty)
-    tried = exhaustive(model, nbest, norm, (), ending, Openings())
+    rules = SearchRules(replace(config, nbest=nbest), eos_id=2, penalty=penalty)
+    ((_, found),) = search(model, [source], rules, opens=Openings())
+    tried = exhaustive(model, Ending(source, rules), Openings())
     for hypotheses in (found, tried):
         assert [h.tokens for h in hypotheses] == best
         assert [h.score for h in hypotheses] == pytest.approx([expected[t] for t in best])
@@ -139,10 +140,10 @@ def test_a_source_may_have_a_limit_of_its_own(stochastic):
     limits = [1, 3, None, 9]
     sources = [SearchPrompt(0, (0,), 5, limit) for limit in limits]
     config = search_options(beams=3, nbest=3, max_tokens=4, stochastic=stochastic)
-    together = dict(search(model, sources, config, (), None, opens=Openings()))
+    together = dict(search(model, sources, SearchRules(config), opens=Openings()))
     for place, limit in enumerate((1, 3, 4, 4)):
         alone = search_options(beams=3, nbest=3, max_tokens=limit, stochastic=stochastic)
         source = SearchPrompt(0, (0,), 5)
-        ((_, found),) = search(model, [source], alone, (), None, opens=Openings())
+        ((_, found),) = search(model, [source], SearchRules(alone), opens=Openings())
         assert [h.tokens for h in together[place]] == [h.tokens for h in found]
         assert {len(h.tokens) for h in found} == {limit}

@@ -9,7 +9,7 @@ import torch
 from prefix_tables import search_options
 
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import SearchPrompt
+from seqgen.generation.beam_groups import SearchPrompt, SearchRules
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
@@ -116,7 +116,9 @@ def test_beams_agree(pair, beams, alpha, max_tokens):
     config = search_options(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
     searched = [SearchPrompt(i, (BOS,), i) for i in range(len(SOURCES))]
     opens = ours.opens(TokenSources.of(SOURCES))
-    found = dict(search(ours, searched, config, [Forbid((PAD, BOS))], EOS, opens=opens))
+    found = dict(
+        search(ours, searched, SearchRules(config, [Forbid((PAD, BOS))], EOS), opens=opens)
+    )
     for place, source in enumerate(SOURCES):
         tokens = theirs.generate(
             torch.tensor([source]),

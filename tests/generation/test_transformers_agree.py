@@ -11,7 +11,7 @@ from prefix_tables import search_options
 
 from seqgen.generation import text_batch
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import SearchPrompt
+from seqgen.generation.beam_groups import SearchPrompt, SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
 from seqgen.generation.hypotheses import LengthNorm
@@ -159,7 +159,7 @@ def test_beams(pair, beams, alpha, max_tokens):
     ours, theirs = pair
     config = search_options(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
     sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(PROMPTS)]
-    found = dict(search(ours, sources, config, [], EOS))
+    found = dict(search(ours, sources, SearchRules(config, eos_id=EOS)))
     for place, prompt in enumerate(PROMPTS):
         expected = generated(
             theirs,
@@ -179,7 +179,9 @@ def test_beams_without_repeated_ngrams(pair, ngram):
     config = search_options(beams=4, max_tokens=20)
     for prompt in PROMPTS:
         processors = [MinTokens(4, EOS), NoRepeatNgram(ngram)]
-        ((_, found),) = search(ours, [SearchPrompt(0, prompt)], config, processors, EOS)
+        ((_, found),) = search(
+            ours, [SearchPrompt(0, prompt)], SearchRules(config, processors, EOS)
+        )
         expected = generated(
             theirs,
             prompt,

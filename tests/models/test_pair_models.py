@@ -29,6 +29,7 @@ from seqgen.engines.parts import NestedPart, Piece
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.beam import search
 from seqgen.generation.beam_groups import SearchPrompt as Searched
+from seqgen.generation.beam_groups import SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
 from seqgen.generation.text_batch import Row, sample
@@ -258,7 +259,7 @@ def searched(model, sources, config):
     """Return the texts and their log-probabilities for each source, searched side by side."""
     wanted = [Searched(i, (1,), i) for i in range(len(sources))]
     opens = model.opens(TokenSources.of(sources))
-    found = dict(search(model, wanted, config, (), 2, opens=opens))
+    found = dict(search(model, wanted, SearchRules(config, eos_id=2), opens=opens))
     return [[(h.tokens, h.logprob) for h in found[i]] for i in range(len(sources))]
 
 

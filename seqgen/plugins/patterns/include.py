@@ -25,7 +25,6 @@ from seqgen.generation.beam_groups import (
     extend_hypothesis,
 )
 from seqgen.generation.constraint import Requirement
-from seqgen.generation.continuation import end_ids
 from seqgen.generation.hypotheses import Hypothesis, NBest
 from seqgen.generation.processors import IMPOSSIBLE, History
 from seqgen.generation.prompts import Prompt
@@ -81,7 +80,7 @@ class IncludingGroup(RestrictedGroup):
     def allow(self, hypothesis: Hypothesis, log_probs: np.ndarray, ending: Ending) -> None:
         """Mask tokens in a row (V,) that leave too few tokens, or end before all is included."""
         left = ending.max_tokens - len(hypothesis.tokens)
-        ends = [token for token in end_ids(ending.eos_id) if token >= 0]
+        ends = [token for token in ending.rules.reasons if token >= 0]
         allowed = (self.wanted.costs(hypothesis.tokens, slice(None)) < left).all(0)
         allowed[ends] = not self.wanted.missing(hypothesis.tokens, frozenset())
         if (log_probs[allowed] > IMPOSSIBLE).any():
@@ -89,7 +88,7 @@ class IncludingGroup(RestrictedGroup):
 
     def advance(self, expansion: Expansion, taken: dict[int, int], ending: Ending) -> Fates:
         candidates, parents = self._with_next_words(expansion), self.live
-        ends = frozenset(end_ids(ending.eos_id))
+        ends = frozenset(ending.rules.reasons)
         banks: dict[int, list[tuple[int, Candidate]]] = {}
         fates, finished = {}, 0
         for order, candidate in enumerate(candidates):
@@ -145,7 +144,7 @@ class IncludingGroup(RestrictedGroup):
         if not self.wanted.missing(hypothesis.tokens, ends):
             super()._finish(hypothesis, reason, ending)
             return True
-        ending.finish(hypothesis, reason, self.norm)
+        ending.rules.finish(hypothesis, reason)
         self.failing.add(hypothesis)
         return False
 

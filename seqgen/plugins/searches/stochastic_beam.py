@@ -68,7 +68,7 @@ class StochasticGroup(Group):
         hypothesis.digest = int(absorb(np.uint64(parent.digest), token))
         reason = ending(parent, token)
         if reason is None and len(hypothesis.tokens) == ending.max_tokens:
-            reason = ending.at_limit
+            reason = ending.rules.at_limit
         if reason is not None:
             hypothesis.finish_reason, hypothesis.score = reason, hypothesis.perturbed
 

@@ -13,7 +13,7 @@ from prefix_tables import Table, enumerated, neural, search_options
 
 from seqgen.errors import UsageError
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import Ending, SearchPrompt
+from seqgen.generation.beam_groups import Ending, SearchPrompt, SearchRules
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.plugins.searches.exhaustive import exhaustive
 from seqgen.plugins.searches.stochastic_beam import condition_on_maxima, gumbel
@@ -28,7 +28,7 @@ def test_stochastic_beams_are_a_sample_without_replacement():
     sources = [SearchPrompt(i, (0,)) for i in range(draws)]
     first, second = Counter(), Counter()
     for at in range(0, draws, 500):
-        for _, found in search(model, sources[at : at + 500], config, (), 2):
+        for _, found in search(model, sources[at : at + 500], SearchRules(config, eos_id=2)):
             assert len({h.tokens for h in found}) == 3
             assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
             first[found[0].tokens] += 1
@@ -51,11 +51,11 @@ def test_noise_is_a_function_of_the_prefix_and_not_of_the_row():
     model = neural("gru")
     config = search_options(beams=3, nbest=3, max_tokens=6, stochastic=True, seed=5)
     sources = [SearchPrompt(i, (1 + i % 3,)) for i in range(6)]
-    together = dict(search(model, sources, config, (), None))
+    together = dict(search(model, sources, SearchRules(config)))
     for source in reversed(sources):
-        ((_, alone),) = search(model, [source], config, (), None)
+        ((_, alone),) = search(model, [source], SearchRules(config))
         assert [h.tokens for h in alone] == [h.tokens for h in together[source.number]]
-    other = dict(search(model, sources, replace(config, seed=6), (), None))
+    other = dict(search(model, sources, SearchRules(replace(config, seed=6))))
     assert any([h.tokens for h in other[i]] != [h.tokens for h in together[i]] for i in range(6))
 
 
@@ -76,6 +76,6 @@ def test_gumbel_noise_has_the_mean_and_deviation_of_its_law():
 
 @pytest.mark.parametrize("max_tokens", [10, 10**9])
 def test_exhaustive_search_refuses_what_it_cannot_try(max_tokens):
-    ending = Ending(SearchPrompt(0, (0,)), None, None, max_tokens)
+    rules = SearchRules(search_options(max_tokens=max_tokens))
     with pytest.raises(UsageError, match="at most 1,000,000"):
-        exhaustive(Table(40), 1, LengthNorm(), (), ending)
+        exhaustive(Table(40), Ending(SearchPrompt(0, (0,)), rules))
