@@ -225,16 +225,9 @@ class Writer(Generator):
         self, rows: Sequence[Row], watch: Watch | None = None, opens: Opens | None = None
     ) -> Iterator[text_batch.Step]:
         """Generate texts in one batch; yield every token."""
-        return text_batch.sample(
-            self.loaded.model,
-            rows,
-            self.begin,
-            self.filters_for(row.overlap for row in rows),
-            self.choose,
-            watch,
-            opens,
-            self.outcomes,
-        )
+        processors = self.filters_for(row.overlap for row in rows)
+        policy = SamplingPolicy(processors, self.choose, watch, self.outcomes)
+        return text_batch.sample(self.loaded.model, rows, self.begin, policy, opens)
 
 
 def stream(loaded: LoadedModel, prompt: str | Vectors, options: SampleOptions) -> Iterator[str]:

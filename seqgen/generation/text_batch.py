@@ -71,7 +71,7 @@ class SamplingPolicy:
         processors: applied in this order at every step.
         choose: picks the tokens.
         watch: is called at every step with how the tokens were chosen.
-        outcomes: makes one outcome of several tokens; see `constraint.Constraint.outcomes`.
+        outcomes: makes one outcome of several tokens; see `constraint.TextConstraint.outcomes`.
     """
 
     processors: Sequence[Processor]
@@ -339,11 +339,8 @@ def sample(
     model: InferenceModel,
     rows: Sequence[Row],
     begin: Callable[[Row], Continuation],
-    processors: Sequence[Processor],
-    choose: Choose,
-    watch: Watch | None = None,
+    policy: SamplingPolicy,
     opens: Opens | None = None,
-    outcomes: Processor | None = None,
 ) -> Iterator[Step]:
     """Generate all rows in one batch; finished rows are removed from it.
 
@@ -351,16 +348,12 @@ def sample(
         model: in evaluation mode.
         rows: what to write.
         begin: opens a row's continuation.
-        processors: see `SamplingPolicy`, also for the others.
-        choose: picks the tokens.
-        watch: is called at every step.
+        policy: how their tokens are chosen.
         opens: opens a state for the rows' handles; None for a model that has no sources.
-        outcomes: makes one outcome of several tokens.
 
     Yields:
         Every token as it is drawn. A row that is finished from the start yields one empty step.
     """
-    policy = SamplingPolicy(processors, choose, watch, outcomes)
     texts = [BatchText(row, begin(row), policy) for row in rows]
     for text in texts:
         if text.continuation.finish_reason:

@@ -15,7 +15,7 @@ from seqgen.generation.beam_groups import SearchPrompt, SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid
-from seqgen.generation.text_batch import Row, sample
+from seqgen.generation.text_batch import Row, SamplingPolicy, sample
 from seqgen.models.base import LanguageModel
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
@@ -72,8 +72,7 @@ def write_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run
             model,
             rows,
             lambda row: Continuation(tokenizer.decoder(row.tokens), (), texts.tokens, None),
-            [_never(tokenizer)],
-            CounterDraw(1),
+            SamplingPolicy([_never(tokenizer)], CounterDraw(1)),
         )
         return sum(1 for _ in steps)
 

@@ -14,7 +14,7 @@ from seqgen.generation.beam_groups import Ending, SearchPrompt, SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.hypotheses import LengthNorm
-from seqgen.generation.text_batch import Row, prefill, sample
+from seqgen.generation.text_batch import Row, SamplingPolicy, prefill, sample
 from seqgen.text.tokenizers.char import CharTokenizer
 
 HANDLES = [5, 5, 3, 5]
@@ -96,7 +96,7 @@ def test_a_sample_is_that_of_its_own_source():
         def begin(row):
             return Continuation(tokenizer.decoder(), (), 6, None)
 
-        steps = sample(model, some, begin, (), CounterDraw(3), opens=Openings())
+        steps = sample(model, some, begin, SamplingPolicy((), CounterDraw(3)), Openings())
         return {s.row: s.continuation.logprob for s in steps}
 
     together = texts(rows)

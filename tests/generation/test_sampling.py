@@ -27,7 +27,7 @@ from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid
 from seqgen.generation.prompts import available_batches
 from seqgen.generation.sample import Writer, fixed_sample, sample, stream
-from seqgen.generation.text_batch import Row
+from seqgen.generation.text_batch import Row, SamplingPolicy
 from seqgen.generation.text_batch import sample as write
 from seqgen.hashing import uniforms
 from seqgen.scoring.loop import add_up, score_corpus
@@ -95,7 +95,8 @@ def test_rows_may_be_worked_in_any_order(name):
         def begin(row):
             return Continuation(tokenizer.decoder(), (), 12, tokenizer.eos_id)
 
-        steps = write(loaded.model, order, begin, [Forbid((0, 1, 3))], CounterDraw(seed))
+        policy = SamplingPolicy([Forbid((0, 1, 3))], CounterDraw(seed))
+        steps = write(loaded.model, order, begin, policy)
         return {step.row: (step.continuation.text, step.continuation.tokens) for step in steps}
 
     assert all_texts(rows) == all_texts(rows[::-1]) == all_texts(rows[3:] + rows[:3])
@@ -164,7 +165,7 @@ def test_a_stream_has_no_end_and_a_line_no_newline(documents, possible):
         return chosen
 
     rows = [Row(i, 0, (loaded.framing.start,)) for i in range(30)]
-    list(write(loaded.model, rows, writer.begin, writer.processors, choose))
+    list(write(loaded.model, rows, writer.begin, SamplingPolicy(writer.processors, choose)))
     assert drawn == possible
 
 

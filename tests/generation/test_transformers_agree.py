@@ -16,7 +16,7 @@ from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import MinTokens, NoRepeatNgram, RepetitionPenalty
-from seqgen.generation.text_batch import Row
+from seqgen.generation.text_batch import Row, SamplingPolicy
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
 from seqgen.text.tokenizers import Decoder
@@ -96,13 +96,10 @@ def greedily(ours, prompts, processors, max_tokens):
     """What our greedy decoding writes after each prompt, all of them in one batch."""
     texts = {prompt: [] for prompt in prompts}
 
-    def chosen(rows, step, log_probs):
-        return greedy(rows, step, log_probs)
-
     rows = [Row(i, 0, prompt) for i, prompt in enumerate(prompts)]
     begin = lambda row: Continuation(Ids(), (), max_tokens, EOS)  # noqa: E731
     seen = {}
-    for step in text_batch.sample(ours, rows, begin, processors, chosen):
+    for step in text_batch.sample(ours, rows, begin, SamplingPolicy(processors, greedy)):
         seen[step.row.tokens] = step.continuation
     for prompt, text in seen.items():
         texts[prompt] = [int(t) for t in text.text.split()]

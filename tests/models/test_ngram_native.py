@@ -11,7 +11,7 @@ from seqgen.engines.native.library import library
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid, Temperature
-from seqgen.generation.text_batch import Row, sample
+from seqgen.generation.text_batch import Row, SamplingPolicy, sample
 from seqgen.models.distributions import normalise
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.models.ngram.model import NGram
@@ -116,8 +116,7 @@ def test_texts_are_the_same(more):
                     model,
                     rows[at : at + size],
                     lambda _: Continuation(Mute(), (), 40, 2),
-                    [Forbid(NEVER), *more],
-                    CounterDraw(9),
+                    SamplingPolicy([Forbid(NEVER), *more], CounterDraw(9)),
                 ):
                     texts[step.row.sample] = step.continuation
             written.append([(texts[j].ids, texts[j].logprob) for j in range(50)])

@@ -32,7 +32,7 @@ from seqgen.generation.beam_groups import SearchPrompt as Searched
 from seqgen.generation.beam_groups import SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
-from seqgen.generation.text_batch import Row, sample
+from seqgen.generation.text_batch import Row, SamplingPolicy, sample
 from seqgen.models.base import load_weights, weights_of
 from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.seq2seq import attention as scoring
@@ -289,7 +289,7 @@ def test_samples_of_equal_sources_share_a_memory(case, monkeypatch):
         return Continuation(tokenizer.decoder(), (), 6, None)
 
     opens = model.opens(TokenSources.of(SOURCES))
-    steps = list(sample(model, rows, begin, (), greedy, opens=opens))
+    steps = list(sample(model, rows, begin, SamplingPolicy((), greedy), opens))
     assert encoded == [[6, 3]]
     total = {step.row: step.continuation.logprob for step in steps}
     text, source = [1], SOURCES[2]
