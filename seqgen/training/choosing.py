@@ -30,8 +30,8 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.low_rank import add_adapters
 from seqgen.models.mixture.members import build_members
-from seqgen.settings import MOST_WIDTH, ModelConfig, Size, require
-from seqgen.settings.training import TrainingConfig
+from seqgen.settings import MOST_WIDTH, DataConfig, ModelConfig, Size, require
+from seqgen.settings.training import RESUMABLE, TrainingConfig
 from seqgen.store.cache import keep_measurement, kept_measurement, replace_measurement
 from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
@@ -65,9 +65,12 @@ SMALL_TEXT = 100_000
 MOST_PASSES = 100
 # With fewer, some of the pairs or examples are never seen.
 LEAST_PASSES = 1
-# A transformer that trains on fewer tokens of targets is behind the recurrent translator, or was
-# not compared.
-TRANSFORMER_FROM_TOKENS = 5e6
+# A transformer that trains on fewer tokens is behind the recurrent network, or was not compared:
+# tokens of targets for translators, characters or bytes for language models.
+TRANSFORMER_FROM_TOKENS = {"seq2seq-transformer": 5e6, "transformer": 2.5e6}
+# Language models were compared on texts of at least so many characters, with these settings open.
+LARGE_TEXT = 5e6
+OPEN_TO_ARCHITECTURES = {*DataConfig.fields(), *RESUMABLE, "seed", "precision"}
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 30, 1.03
@@ -409,24 +412,32 @@ def _largest_size(
     return dict(smallest.settings), least
 
 
+def is_large_text(plan: Plan, prepared: Prepared) -> bool:
+    """Check whether a transformer may predict this text better than `lstm` within the budget."""
+    leaves_open = plan.training.minutes is not None and plan.given.keys() <= OPEN_TO_ARCHITECTURES
+    stream = plan.data.documents == "stream" and prepared.spelled
+    return leaves_open and stream and prepared.train.tokens.size >= LARGE_TEXT
+
+
 def suits_transformer(
     plan: Plan, prepared: Prepared, device: torch.device, deadline: Deadline
 ) -> bool:
-    """Check whether the budget is long enough for a transformer to beat `seq2seq`.
+    """Check whether the budget is long enough for a transformer to beat the recurrent network.
 
     Args:
         plan: of the transformer.
-        prepared: the pairs.
+        prepared: the text or pairs.
         device: where to train.
         deadline: of all trials.
     """
+    least = TRANSFORMER_FROM_TOKENS[plan.architecture]
     if plan.training.minutes is not None:
         _, trial = _largest_size(plan, prepared, device, deadline)
-        return trial.tokens >= TRANSFORMER_FROM_TOKENS
+        return trial.tokens >= least
     training = plan.resolve(prepared, device, lambda event: None)
     in_epoch = prepared.batches_for(plan.model_class, training).steps_per_epoch
     epochs = Budget.of(training, in_epoch).steps / in_epoch
-    return epochs * prepared.train.scored >= TRANSFORMER_FROM_TOKENS
+    return epochs * prepared.train.scored >= least
 
 
 def _allowed_sizes(plan: Plan, prepared: Prepared) -> list[Size]:
@@ -460,9 +471,9 @@ def _find_batch_size(trial: SpeedTrial, size: dict[str, Any]) -> tuple[dict[str,
         rows = 2 * trial.training.batch_size
         rate = min(math.sqrt(2) * trial.training.lr, MOST_RATE_GAIN * first_rate)
         larger = trial.plan.only_unset({"batch_size": rows, "lr": rate})
-        roomier = trial.with_settings({**size, **larger})
         if trial.prepared.train.tokens.size < LEAST_WINDOWS * rows * trial.training.seq_len:
             break
+        roomier = trial.with_settings({**size, **larger})
         try:
             gains = roomier.gains(trial)
         except (torch.OutOfMemoryError, SeqgenError):  # out of memory, or the rate is too high

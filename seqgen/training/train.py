@@ -36,6 +36,7 @@ from seqgen.training.choosing import (
     choose_for_machine,
     choose_size,
     choose_window,
+    is_large_text,
     prepare_width_search,
     suits_transformer,
     trial_deadline,
@@ -85,8 +86,9 @@ class RunRequest:
             n of `data`, or of source n of the file of vectors that `data` is. Without them each
             line of `data` is source, tab, target.
         architecture: a name in the registry. None is that of the preset or the configuration file,
-            else "auto": an lstm, with an n-gram model beside it where that helps. Given by name,
-            "auto" of pairs is the translator that suits the budget.
+            else "auto": an lstm, or a transformer for a large text and a long budget, mixed with
+            an n-gram model where that helps. Given by name, "auto" of pairs is the translator
+            that suits the budget.
         task: "classify" or "tag": learn labels on the features of the architecture; birnn is its
             default then.
         preset: a name in `presets`; the configuration file's if None.
@@ -430,21 +432,29 @@ def prepare_run(
     request = import_origin(request, report)
     plan = checked_plan(request, check)
     prepared, plan = prepare_plan(plan, request, report)
+    deadline = trial_deadline(plan.training) if tries else None
+    if (other := _other_architecture(plan, request, prepared)) is not None:
+        other = checked_plan(replace(request, architecture=other), check)
+        other = replace(other, data=plan.data).for_text(prepared.read_tokens)
+        transformer, recurrent = (plan, other) if request.chooses_translator else (other, plan)
+        suits = tries and suits_transformer(transformer, prepared, device, deadline)
+        plan = transformer if suits else recurrent
     if request.adds_ngrams and plan.origin is None:
         named = request.architecture is not None
         plan = add_ngrams(plan, prepared, report if named else lambda event: None)
-    deadline = trial_deadline(plan.training)
-    wants_other = request.chooses_translator
-    if wants_other and not (tries and suits_transformer(plan, prepared, device, deadline)):
-        other = checked_plan(replace(request, architecture="seq2seq"), check)
-        plan = replace(other, data=plan.data).for_text(prepared.read_tokens)
     if request.parameters is not None:
         plan = solve_width(plan, prepared, request.parameters, device)
     with notify_if_slow(report, "choosing settings by how fast this machine trains"):
-        plan, training = _choose_open_settings(
-            plan, prepared, device, report, deadline if tries else None
-        )
+        plan, training = _choose_open_settings(plan, prepared, device, report, deadline)
     return ReadyRun(request, plan, training, prepared)
+
+
+def _other_architecture(plan: Plan, request: RunRequest, prepared: Prepared) -> str | None:
+    """Name the architecture that may suit the budget better than the plan's; None if none may."""
+    if request.chooses_translator:
+        return "seq2seq"
+    leaves_open = request.adds_ngrams and request.parameters is None
+    return "transformer" if leaves_open and is_large_text(plan, prepared) else None
 
 
 def import_origin(request: RunRequest, report: Report) -> RunRequest:

@@ -362,7 +362,7 @@ def test_what_the_user_gives_is_not_chosen(monkeypatch, sentences, narrow):
 def test_auto_is_the_translator_that_the_budget_is_enough_for(
     monkeypatch, sentences, share, wanted
 ):
-    tokens = share * choosing.TRANSFORMER_FROM_TOKENS
+    tokens = share * choosing.TRANSFORMER_FROM_TOKENS["seq2seq-transformer"]
     config, _ = by_minutes(monkeypatch, sentences, "auto", tokens, hidden_size=8, num_layers=1)
     assert config["architecture"] == wanted
 
@@ -371,7 +371,8 @@ def test_auto_is_the_translator_that_the_budget_is_enough_for(
 def test_auto_counts_the_tokens_of_epochs(monkeypatch, sentences):
     small = {"hidden_size": 8, "num_layers": 1, "precision": "float32"}
     once = train([sentences], architecture="auto", settings={"epochs": 1, **small})
-    monkeypatch.setattr(choosing, "TRANSFORMER_FROM_TOKENS", 1.5 * once.tokens)
+    least = choosing.TRANSFORMER_FROM_TOKENS
+    monkeypatch.setitem(least, "seq2seq-transformer", 1.5 * once.tokens)
     wanted = {1: "seq2seq", 2: "seq2seq-transformer"}
     for epochs, architecture in wanted.items():
         config, _ = trained(sentences, "auto", epochs=epochs, **small)

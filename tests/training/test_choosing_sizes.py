@@ -21,6 +21,7 @@ from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.deadline import Deadline
 from seqgen.training.events import Notice
 from seqgen.training.plan import plan_of
+from seqgen.training.train import RunRequest, prepare_run
 
 CPU = torch.device("cpu")
 ALPHABET = "".join(map(chr, range(32, 102)))
@@ -269,3 +270,39 @@ def test_stored_models_keep_the_width_of_their_feed_forward_layers():
     config_class = registry.architecture("transformer").load_config()
     stored = config_class(vocab_size=1, window=16, hidden_size=512)
     assert stored.feed_forward_size == 1368
+
+
+@pytest.mark.parametrize(
+    ("share", "asked", "wanted"),
+    [
+        (1.01, {}, "transformer"),
+        (1.01, {"val": 0.2}, "transformer"),
+        (0.99, {}, "lstm"),
+        (1.01, {"lr": 0.01}, "lstm"),
+        (1.01, {"num_layers": 2}, "lstm"),
+        (1.01, {"documents": "line"}, "lstm"),
+        (1.01, {"architecture": "lstm"}, "lstm"),
+        (1.01, {"parameters": 100_000}, "lstm"),
+    ],
+)
+def test_the_default_for_a_large_text_is_a_transformer_that_trains_long_enough(
+    monkeypatch, tmp_path, share, asked, wanted
+):
+    """With a budget in minutes, where nothing that depends on the architecture is given."""
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n" * 500)
+    tokens = share * choosing.TRANSFORMER_FROM_TOKENS["transformer"]
+    monkeypatch.setattr(choosing.SpeedTrial, "known_speeds", {1: tokens / 60})
+    monkeypatch.setattr(choosing, "LARGE_TEXT", 9_000)
+
+    def ready(**asked):
+        asked = {"architecture": "auto", "precision": "float32", **asked}
+        request = RunRequest.of([tmp_path / "text.txt"], **asked)
+        return prepare_run(request, CPU, lambda event: None)
+
+    chosen = ready(minutes=1.0, **asked)
+    assert chosen.plan.architecture == wanted
+    adds_ngrams = "architecture" not in asked
+    assert (chosen.training.with_ngram is not None) == adds_ngrams
+    assert ready(steps=1_000_000).plan.architecture == "lstm"
+    monkeypatch.setattr(choosing, "LARGE_TEXT", 11_000)
+    assert ready(minutes=1.0).plan.architecture == "lstm"
