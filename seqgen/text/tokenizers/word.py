@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,12 +32,18 @@ class VocabularyTokenizer(Tokenizer):
     split: Callable[[str], list[str]]
 
     def __init__(self, words: Iterable[str]) -> None:
-        words = list(dict.fromkeys(("\n", *words)))
-        self.vocabulary = [*SPECIALS, *words]
-        self.vocab_size = len(self.vocabulary)
-        self._ids = dict(zip(words, range(len(SPECIALS), self.vocab_size), strict=True))
+        # One dict, filled in place: a vocabulary of millions of words is in several processes.
+        self._ids = dict.fromkeys(chain(["\n"], words))
+        for id, word in enumerate(self._ids, start=len(SPECIALS)):
+            self._ids[word] = id
+        self.vocab_size = len(SPECIALS) + len(self._ids)
         self._ids[UNKNOWN] = self.unk_id
         self.newline_id = self._ids["\n"]
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """Pieces by id, those of special tokens first."""
+        return [*SPECIALS, *islice(self._ids, self.vocab_size - len(SPECIALS))]
 
     @classmethod
     def train(
@@ -76,7 +83,7 @@ class VocabularyTokenizer(Tokenizer):
         return min(at, len(text)) if around is None or around.start() >= at else around.end()
 
     def facts(self) -> dict[str, Any]:
-        return {"words": self.vocabulary[len(SPECIALS) + 1 :]}
+        return {"words": list(islice(self._ids, 1, self.vocab_size - len(SPECIALS)))}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> VocabularyTokenizer:
