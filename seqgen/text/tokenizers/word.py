@@ -34,8 +34,8 @@ class VocabularyTokenizer(Tokenizer):
     def __init__(self, words: Iterable[str]) -> None:
         # One dict, filled in place: a vocabulary of millions of words is in several processes.
         self._ids = dict.fromkeys(chain(["\n"], words))
-        for id, word in enumerate(self._ids, start=len(SPECIALS)):
-            self._ids[word] = id
+        for number, word in enumerate(self._ids, start=len(SPECIALS)):
+            self._ids[word] = number
         self.vocab_size = len(SPECIALS) + len(self._ids)
         self._ids[UNKNOWN] = self.unk_id
         self.newline_id = self._ids["\n"]
