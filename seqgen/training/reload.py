@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from seqgen import registry, store
@@ -86,8 +87,10 @@ def _make_change_check(
             return False
         if not may_differ:
             paths = first_names([*map(str, files.paths)], 3)
+            newer = _files_changed_since_start(stored, files.paths)
+            changed = f" ({first_names(newer, 3)} changed since)" if newer else ""
             raise SeqgenError(
-                f"{paths} is not the text {stored.name} was trained on; "
+                f"{paths} is not the text {stored.name} was trained on{changed}; "
                 "give --data FILE, or --changed-data to resume with this one"
             )
         if stored.holds_out:
@@ -95,6 +98,15 @@ def _make_change_check(
         return True
 
     return is_changed
+
+
+def _files_changed_since_start(stored: StoredModel, paths: Sequence[Path]) -> list[str]:
+    """List the files that were written after the model was created, to the second."""
+    try:
+        created = datetime.fromisoformat(str(stored.record.get("created"))).timestamp()
+    except ValueError:  # the record is damaged
+        return []
+    return [str(path) for path in paths if path.stat().st_mtime >= created + 1]
 
 
 def _find_files(stored: StoredModel, moved: DataLocation) -> DataFiles:

@@ -1,4 +1,4 @@
-"""Names of files with control characters, or that are not UTF-8, on a terminal."""
+"""Names of files with control characters, or that are not UTF-8."""
 
 from __future__ import annotations
 
@@ -8,12 +8,27 @@ import sys
 
 import pytest
 
-pty = pytest.importorskip("pty", reason="no pseudo-terminals")
+def test_messages_in_logs_are_lines_without_control_characters(cli, tmp_path):
+    """Off a terminal, too: a log is read on one later."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_text("the cat sat on the mat\n" * 20)
+    (folder / "b\x1b]0;owned\x07.json").write_text('{"a": 1}\n')
+    (folder / "c\nd.bin").write_bytes(b"\0\1\2" * 50)
+    with open(os.path.join(os.fsencode(folder), b"e\xff.pdf"), "wb") as file:  # noqa: PTH118, PTH123
+        file.write(b"no PDF")
+    code, _, said = cli("train", folder, "--model", "ngram", "--order", "2", "--name", "m")
+    assert code == 0
+    assert "b\\x1b]0;owned\\x07.json" in said
+    assert "c\\nd.bin" in said
+    assert "e\\xff.pdf" in said
+    assert not any(c in said for c in "\x1b\x07\udcff")
 
 
 @pytest.mark.slow
 def test_names_are_shown_escaped(tmp_path):
     """In the table of `seqgen data`, and in the line of an error."""
+    pty = pytest.importorskip("pty", reason="no pseudo-terminals")
     (tmp_path / "a\x1b]0;owned\x07.txt").write_text("a text of words\n" * 10)
     other = os.path.join(os.fsencode(tmp_path), b"b\x1b\xff.txt")  # noqa: PTH118
     with open(other, "wb") as file:  # noqa: PTH123

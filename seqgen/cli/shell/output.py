@@ -52,10 +52,10 @@ def can_redraw(stream: IO[Any] | None) -> bool:
 
 
 def say(message: str) -> None:
-    """Print a line on standard error, ignoring a closed stream."""
+    """Print a line on standard error, control characters escaped; a closed stream is ignored."""
     if sys.stderr is not None:
         stream = FailingStream(sys.stderr)
-        stream.write(as_shown(message, sys.stderr) + "\n")
+        stream.write(escape_controls(message) + "\n")
         stream.flush()
 
 
@@ -322,15 +322,15 @@ def unescape(text: str) -> str:
 def console(stream: IO[str]) -> Console:
     """Make a rich console with colour and width only if `stream` is a terminal.
 
-    What it prints is text, and no markup: a file may be called `[b].txt`. On a terminal, control
-    characters of the text are escaped.
+    What it prints is text, and no markup: a file may be called `[b].txt`. On a terminal and on
+    standard error, control characters of the text are escaped.
     """
     from rich.console import Console
 
     from seqgen.cli.shell.screen import Screen
 
     plain = not is_terminal(stream)
-    return (Console if plain else Screen)(
+    return (Console if plain and stream is not sys.stderr else Screen)(
         file=FailingStream(stream) if stream is sys.stderr else stream,
         highlight=False,
         markup=False,
