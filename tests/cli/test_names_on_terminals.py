@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
 
 def test_messages_in_logs_are_lines_without_control_characters(cli, tmp_path):
     """Off a terminal, too: a log is read on one later."""
@@ -23,6 +26,9 @@ def test_messages_in_logs_are_lines_without_control_characters(cli, tmp_path):
     assert "c\\nd.bin" in said
     assert "e\\xff.pdf" in said
     assert not any(c in said for c in "\x1b\x07\udcff")
+    code, out, _ = cli("data", folder, "--json")
+    left_out = [Path(name).name for name in json.loads(out)["left_out"]]
+    assert (code, left_out) == (0, ["c\nd.bin", "e\\xff.pdf"])
 
 
 @pytest.mark.slow

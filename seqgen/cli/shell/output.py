@@ -277,7 +277,7 @@ def put_record(record: Any) -> None:
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _as_json(part) for key, part in value.items()}
+        return {_as_json(key): _as_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(part) for part in value]
     if isinstance(value, str) and not value.isascii():

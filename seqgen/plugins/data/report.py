@@ -206,8 +206,8 @@ def _documents(text: Text) -> Iterator[tuple[str, str]]:
 
 def _sample(path: Path) -> str:
     """Return the beginning of a document's text on one line, in about `SHOWN` characters."""
-    words = next(filter(str.strip, decode_file(path)), "")[: 10 * SHOWN].split()
-    return textwrap.shorten(" ".join(words), SHOWN, placeholder=" ...") or words[0][:SHOWN]
+    begin = next(filter(None, map(str.lstrip, decode_file(path))), "")[: 10 * SHOWN]
+    return textwrap.shorten(begin, SHOWN, placeholder=" ...") or begin[:SHOWN]
 
 
 def _share(part: float, whole: float) -> float:

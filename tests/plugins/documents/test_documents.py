@@ -591,3 +591,12 @@ def test_files_of_other_programs(tmp_path):
     document.output(tmp_path / "a.pdf")
     wanted = "".join(f"Page {n} of the file.\nA second line.\n" for n in range(3))
     assert text_of(tmp_path / "a.pdf") == wanted
+
+
+def test_a_document_that_begins_with_much_white_space_has_a_sample(cli, tmp_path):
+    blank = " " * 5000
+    text = f'<w:p><w:r><w:t xml:space="preserve">{blank}the cat sat</w:t></w:r></w:p>'
+    path = docx(tmp_path / "a.docx", text)
+    code, out, _ = cli("data", path, "--json")
+    assert code == 0
+    assert json.loads(out)["samples"] == {str(path): "the cat sat"}
