@@ -31,9 +31,9 @@ def mixed(tmp_path) -> Path:
     found: dict[str, list[Path]] = {ending: [] for ending in ENDINGS}
     for place in PLACES:
         for path in Path(place).rglob("*"):
-            if path.suffix in found and path.is_file() and not path.is_symlink():
-                if 0 < path.stat().st_size <= MOST_BYTES:
-                    found[path.suffix].append(path)
+            plain = path.suffix in found and path.is_file() and not path.is_symlink()
+            if plain and 0 < path.stat().st_size <= MOST_BYTES:
+                found[path.suffix].append(path)
     draw = random.Random(1)
     chosen: list[Path] = []
     for ending, paths in found.items():
