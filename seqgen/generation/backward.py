@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seqgen.generation.continuation import Continuation, EndIds
+from seqgen.generation.continuation import Continuation
 from seqgen.text.tokenizers import Decoder, Tokenizer
 
 if TYPE_CHECKING:
@@ -113,16 +113,3 @@ class BackwardContinuation(Continuation):
             return ""
         self.text = self.text[::-1]
         return self.text
-
-
-def begin_continuation(
-    loaded: LoadedModel,
-    decoder: Decoder,
-    stops: Sequence[str],
-    max_tokens: int,
-    min_tokens: int,
-    ends: EndIds,
-) -> Continuation:
-    """Start a text in the model's direction; `ends` defaults to the model's end tokens."""
-    kind = BackwardContinuation if loaded.backward else Continuation
-    return kind(decoder, stops, max_tokens, ends or loaded.framing.stops, min_tokens)

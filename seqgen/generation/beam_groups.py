@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqgen.generation.continuation import LIMIT, EndIds, reasons_of
+from seqgen.generation.continuation import LIMIT
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
 from seqgen.generation.processors import IMPOSSIBLE
 
@@ -66,7 +66,7 @@ class SearchRules:
         options: how to search.
         processors: applied in this order; what they leave is possible. Plain searches rank by
             the model's own log-probabilities all the same, stochastic ones sample from theirs.
-        eos_id: the token, or the tokens, that end a text; None if none does.
+        reasons: why a text finishes, by the token that ends it.
         ends: finds stop strings.
         penalty: added to the score of a text that plain searches have finished.
         outcomes: makes one outcome of several tokens; see `constraint.TextConstraint.outcomes`.
@@ -75,16 +75,11 @@ class SearchRules:
 
     options: BeamOptions
     processors: Sequence[Processor] = ()
-    eos_id: EndIds = None
+    reasons: Mapping[int, str] = field(default_factory=dict)
     ends: Ends | None = None
     penalty: Penalty | None = None
     outcomes: Processor | None = None
     restrict: Restrict | None = None
-
-    @cached_property
-    def reasons(self) -> Mapping[int, str]:
-        """Finish reasons by end token."""
-        return reasons_of(self.eos_id)
 
     @property
     def at_limit(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seqgen import hooks
 from seqgen.generation import beam
-from seqgen.generation.backward import begin_continuation, decoder_of
+from seqgen.generation.backward import decoder_of
 from seqgen.generation.beam_groups import (
     Ending,
     Ends,
@@ -23,12 +23,11 @@ from seqgen.generation.beam_groups import (
 )
 from seqgen.generation.from_source import (
     AttentionToSource,
-    Generator,
     SourceReader,
-    cached_property_without_lock,
     check_sources,
     coverage_penalty,
 )
+from seqgen.generation.generator import Generator, cached_property_without_lock
 from seqgen.generation.hypotheses import Hypothesis
 from seqgen.generation.processors import NoRepeatNgram, Processor
 from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, open_sources
@@ -190,11 +189,10 @@ class Searcher(Generator):
             SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt), prompt.overlap)
             for prompt, handle in zip(prompts, handles, strict=True)
         ]
-        constraint = self.constraint
         rules = SearchRules(
             self.options,
             self.filters_for(prompt.overlap for prompt in prompts),
-            eos_id=self.loaded.framing.stops if constraint is None else constraint.reasons,
+            reasons=self.reasons,
             ends=self.ends,
             penalty=self.penalty(prompts),
             outcomes=self.outcomes,
@@ -236,16 +234,13 @@ class Searcher(Generator):
         self, prompt: Prompt, hypotheses: Sequence[Hypothesis]
     ) -> Iterator[tuple[str, SourceFields | None]]:
         """Decode each hypothesis; yield its text and the fields about its source."""
-        options, limit = self.options, self.limit(prompt)
 
         def begin(decoder: Decoder) -> Continuation:
-            ends = None if self.constraint is None else self.constraint.reasons
-            least = options.min_tokens
-            return begin_continuation(self.loaded, decoder, options.stop, limit, least, ends)
+            return self.open(decoder, self.limit(prompt))
 
         written = [hypothesis.tokens for hypothesis in hypotheses]
         if prompt.source is not None:
-            reader = SourceReader(self.loaded, options.of_source)
+            reader = SourceReader(self.loaded, self.options.of_source)
             yield from reader.finish(prompt, written, begin)
             return
         for tokens in written:

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from seqgen.text.tokenizers import Decoder
 
-# The tokens that end a text: one, several, or None where none does; or why each of them does.
-EndIds = int | Collection[int] | Mapping[int, str] | None
-# Among the reasons, in the place of a token: why the last token that is allowed ends a text.
+# Key among the finish reasons by end token: the reason of a text that reaches its token limit.
 LIMIT = -1
 # Why a text ends that no token can continue. The token that says so is no part of it.
 DEAD_END = "dead-end"
-
-
-def end_ids(ends: EndIds) -> frozenset[int]:
-    """Normalise the end tokens of a text to a set."""
-    if ends is None:
-        return frozenset()
-    return frozenset((ends,) if isinstance(ends, int) else ends)
-
-
-def reasons_of(ends: EndIds) -> Mapping[int, str]:
-    """Map each end token to its finish reason."""
-    return ends if isinstance(ends, Mapping) else dict.fromkeys(end_ids(ends), "eos")
 
 
 class StopStrings:
@@ -84,14 +70,14 @@ class Continuation:
         ids: the tokens that were drawn, EOS and a trimmed stop's included.
         logprob: their total log-probability under the model, in nats.
         weight: the log of what a draw among several texts weighs it by.
-        finish_reason: None while it grows, then "eos", "stop" or "length", or what `eos_id` says.
+        finish_reason: None while it grows, then "stop", "length" or one of `reasons` ("eos").
         reads: 1, or -1 where what comes next stands to the left.
 
     Args:
         decoder: of the row's ids.
         stops: what ends the text, and is no part of it.
         max_tokens: at most so many tokens.
-        eos_id: the token, or the tokens, that end it; None if none does.
+        reasons: why it finishes, by the token that ends it.
         min_tokens: stop strings are not looked for in the text of the first so many tokens.
     """
 
@@ -102,12 +88,12 @@ class Continuation:
         decoder: Decoder,
         stops: Sequence[str],
         max_tokens: int,
-        eos_id: EndIds,
+        reasons: Mapping[int, str],
         min_tokens: int = 0,
     ) -> None:
         self._decoder = decoder
         self._stops = StopStrings([stop[:: self.reads] for stop in stops])
-        self._max_tokens, self._reasons = max_tokens, reasons_of(eos_id)
+        self._max_tokens, self._reasons = max_tokens, reasons
         self._at_limit = self._reasons.get(LIMIT, "length")
         self._min_tokens = min_tokens
         self.text, self.logprob, self.weight = "", 0.0, 0.0

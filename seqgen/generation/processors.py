@@ -15,14 +15,13 @@ and for small vocabularies a call costs a fraction of torch's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from seqgen.generation.continuation import EndIds, end_ids
 from seqgen.models.distributions import normalise
 from seqgen.settings import require
 from seqgen.settings.generation import SampleOptions
@@ -208,12 +207,12 @@ class MinTokens(Checked):
 
     name: ClassVar[str] = "min-tokens"
     tokens: int
-    eos_id: EndIds
+    ends: Collection[int]
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
         early = np.array([len(written(tokens)) < self.tokens for tokens in history])
-        removed[:, sorted(end_ids(self.eos_id))] = early[:, None]
+        removed[:, sorted(self.ends)] = early[:, None]
         return remove_tokens(log_probs, removed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, takewhile
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqgen.generation import text_batch
-from seqgen.generation.backward import begin_continuation, decoder_of
-from seqgen.generation.continuation import DEAD_END, Continuation, reasons_of
+from seqgen.generation.backward import decoder_of
+from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import Choose, CounterDraw, greedy
 from seqgen.generation.from_source import (
-    Generator,
     SourceReader,
-    cached_property_without_lock,
     check_sources,
 )
+from seqgen.generation.generator import Generator, cached_property_without_lock
 from seqgen.generation.processors import (
     Ban,
     MinP,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from seqgen.models.state import Opens
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.sources import Vectors
-    from seqgen.text.tokenizers import Decoder
 
 # Texts to write side by side where a token costs less than a call.
 QUICK_ROWS = 256
@@ -111,13 +109,6 @@ class Writer(Generator):
             object.__setattr__(self, "loaded", filters.prepare(self.loaded))
 
     @cached_property_without_lock
-    def ends(self) -> Mapping[int, str]:
-        """Finish reasons by end token."""
-        form, stops = self.constraint, self.loaded.framing.stops
-        reasons = reasons_of(stops) if form is None else form.reasons
-        return reasons | ({self.dead_id: DEAD_END} if self.added_filters else {})
-
-    @cached_property_without_lock
     def processors(self) -> list[Processor]:
         """All filters in order, beginning with tokens that are never generated."""
         options, processors = self.options, [self.possible]
@@ -174,15 +165,7 @@ class Writer(Generator):
 
     def begin(self, row: Row) -> Continuation:
         """Start an empty text after a row's prompt."""
-        return self.open(row, decoder_of(self.loaded, row.tokens, row.overlap))
-
-    def open(self, row: Row, decoder: Decoder) -> Continuation:
-        """Start an empty text decoded by `decoder`."""
-        options = self.options
-        limit = options.max_tokens if row.max_tokens is None else row.max_tokens
-        return begin_continuation(
-            self.loaded, decoder, options.stop, limit, options.min_tokens, self.ends
-        )
+        return self.open(decoder_of(self.loaded, row.tokens, row.overlap), row.max_tokens)
 
     @cached_property
     def weights(self) -> dict[Row, float]:
@@ -204,7 +187,7 @@ class Writer(Generator):
         written, of_source = text.text, None
         if prompt.source is not None:
             reader = SourceReader(self.loaded, self.options.of_source)
-            begin = functools.partial(self.open, row)
+            begin = functools.partial(self.open, limit=row.max_tokens)
             ((written, of_source),) = reader.finish(prompt, [text.ids], begin)
         return Sample(
             index=row.prompt,

@@ -25,7 +25,7 @@ class FilterOptions(Options):
 
     Plugins name their subclasses in `hooks.Plugin.options`: at the place "writing" for both
     commands, at "sample" or "beam-search" for one of them. The defaults of all methods restrict
-    nothing. A generator is the `generation.from_source.Generator` that writes: it has the model
+    nothing. A generator is the `generation.generator.Generator` that writes: it has the model
     (`loaded`), all options, and `dead_id`.
 
     Attributes:

@@ -71,7 +71,7 @@ def write_texts(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run
         steps = sample(
             model,
             rows,
-            lambda row: Continuation(tokenizer.decoder(row.tokens), (), texts.tokens, None),
+            lambda row: Continuation(tokenizer.decoder(row.tokens), (), texts.tokens, {}),
             SamplingPolicy([_never(tokenizer)], CounterDraw(1)),
         )
         return sum(1 for _ in steps)

@@ -20,8 +20,13 @@ from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid, MinTokens, NoRepeatNgram
 
 
+def finished_by(eos):
+    """Return the reasons to finish a text: EOS, if there is one."""
+    return {} if eos is None else {eos: "eos"}
+
+
 def one(model, config, processors=(), eos=None, prompt=(0,), ends=None, watch=None):
-    rules = SearchRules(config, processors, eos, ends)
+    rules = SearchRules(config, processors, finished_by(eos), ends)
     ((place, found),) = search(model, [SearchPrompt(0, prompt)], rules, watch)
     assert place == 0
     return found
@@ -43,7 +48,7 @@ def test_enough_beams_are_exhaustive_search(kind, alpha, eos, seed):
     if has_plugin("searches"):
         from seqgen.plugins.searches.exhaustive import exhaustive
 
-        ending = Ending(SearchPrompt(0, (0,)), SearchRules(config, eos_id=eos))
+        ending = Ending(SearchPrompt(0, (0,)), SearchRules(config, reasons=finished_by(eos)))
         tried = exhaustive(model, ending)
         assert [h.tokens for h in tried] == [text for _, text in expected]
         assert [h.finish_reason for h in tried] == [h.finish_reason for h in found]
@@ -146,7 +151,7 @@ def test_caches_and_batches_change_nothing(kind, eos):
     prompts = [(1, 2, 3), (4,), (5, 5, 5, 1, 2), (2, 3, 1)]
     config = search_options(beams=4, nbest=4, norm=norm, max_tokens=14)
     sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(prompts)]
-    together = dict(search(model, sources, SearchRules(config, eos_id=eos)))
+    together = dict(search(model, sources, SearchRules(config, reasons=finished_by(eos))))
     assert sorted(together) == [0, 1, 2, 3]
     for place, prompt in enumerate(prompts):
         with torch.no_grad():
@@ -161,7 +166,7 @@ def test_filters_hold_and_totals_are_the_models_own():
     def allowed(text):
         return text[-1] != 0 and (text[-1] != 3 or len(text) > 3)
 
-    processors = [Forbid((0,)), MinTokens(3, 3)]
+    processors = [Forbid((0,)), MinTokens(3, (3,))]
     config = search_options(beams=4**5, nbest=6, norm=norm, max_tokens=5)
     found = one(model, config, processors, eos=3, prompt=(1,))
     expected = enumerated(model, (1,), 3, norm, 5, allowed)[:6]

@@ -313,9 +313,9 @@ def test_nothing_is_held_longer_than_needed(text, stops):
 # ---- a text in the making ----
 
 
-def written(tokenizer, ids, **options):
-    settings = {"stops": (), "max_tokens": 100, "eos_id": None} | options
-    text = Continuation(tokenizer.decoder(), **settings)
+def written(tokenizer, ids, ends=(), **options):
+    settings = {"stops": (), "max_tokens": 100} | options
+    text = Continuation(tokenizer.decoder(), reasons=dict.fromkeys(ends, "eos"), **settings)
     pieces = []
     for number, token in enumerate(ids):
         if text.finish_reason:
@@ -339,12 +339,12 @@ def ids(tokenizer, text):
 
 def test_an_end_counts_and_is_not_text():
     sequence = [*ids(CHARS, "ab"), CHARS.eos_id, *ids(CHARS, "b")]
-    text, _ = written(CHARS, sequence, eos_id=CHARS.eos_id)
+    text, _ = written(CHARS, sequence, ends=(CHARS.eos_id,))
     assert facts(text) == ("ab", 3, -6.0, "eos")
     space = ids(CHARS, " ")[0]
     for ends in ((space, CHARS.eos_id), [CHARS.eos_id, space]):
-        assert facts(written(CHARS, sequence, eos_id=ends)[0]) == ("ab", 3, -6.0, "eos")
-        assert facts(written(CHARS, ids(CHARS, "ab a"), eos_id=ends)[0])[:2] == ("ab", 3)
+        assert facts(written(CHARS, sequence, ends=ends)[0]) == ("ab", 3, -6.0, "eos")
+        assert facts(written(CHARS, ids(CHARS, "ab a"), ends=ends)[0])[:2] == ("ab", 3)
 
 
 def test_a_length_is_that_of_tokens():
@@ -363,7 +363,7 @@ def test_a_held_back_beginning_comes_out_at_the_end():
     text, pieces = written(CHARS, ids(CHARS, "aab"), stops=["b a"], max_tokens=3)
     assert facts(text) == ("aab", 3, -6.0, "length")
     assert pieces == ["a", "a", "b"]
-    text, pieces = written(CHARS, [*ids(CHARS, "b "), 2], stops=["b a"], eos_id=2)
+    text, pieces = written(CHARS, [*ids(CHARS, "b "), 2], stops=["b a"], ends=(2,))
     assert facts(text) == ("b ", 3, -6.0, "eos")
     assert pieces == ["", "", "b "]
 
@@ -382,7 +382,7 @@ def test_an_incomplete_character_is_held_back_then_shown_as_a_stand_in():
     text, pieces = written(BYTES, ids(BYTES, "\u00e9x\u00e9"), max_tokens=4)
     assert pieces == ["", "\u00e9", "x", "\ufffd"]
     assert text.finish_reason == "length"
-    text, pieces = written(BYTES, [*ids(BYTES, "\u00e9")[:1], 2], eos_id=2)
+    text, pieces = written(BYTES, [*ids(BYTES, "\u00e9")[:1], 2], ends=(2,))
     assert (pieces, text.finish_reason) == (["", "\ufffd"], "eos")
     text, _ = written(BYTES, ids(BYTES, "a\u00e9")[:2], stops=["\ufffd"], max_tokens=2)
     assert facts(text)[::3] == ("a", "stop")
@@ -398,7 +398,7 @@ def test_an_incomplete_character_is_held_back_then_shown_as_a_stand_in():
 def test_any_text_in_the_making(text, stops, limit, kind):
     tokenizer = KINDS[kind].train([text])
     sequence = [*ids(tokenizer, text), tokenizer.eos_id]
-    made, _ = written(tokenizer, sequence, stops=stops, max_tokens=limit, eos_id=tokenizer.eos_id)
+    made, _ = written(tokenizer, sequence, stops=stops, max_tokens=limit, ends=(tokenizer.eos_id,))
     for count in range(len(sequence) + 1):
         so_far = tokenizer.decode(sequence[:count])
         whole = so_far.removesuffix("\ufffd") if count < min(limit, len(sequence)) else so_far

@@ -56,10 +56,14 @@ def test_a_search_is_that_of_its_own_source(width):
     model, config = Table(3), search_options(beams=width, nbest=2, max_tokens=5)
     every = itertools.product([(0,), (1,)], [5, 3])
     sources = [SearchPrompt(i, prompt, handle) for i, (prompt, handle) in enumerate(every)]
-    together = dict(search(model, sources, SearchRules(config, eos_id=2), opens=Openings()))
+    together = dict(
+        search(model, sources, SearchRules(config, reasons={2: "eos"}), opens=Openings())
+    )
     texts = set()
     for place, source in enumerate(sources):
-        ((_, alone),) = search(model, [source], SearchRules(config, eos_id=2), opens=Openings())
+        ((_, alone),) = search(
+            model, [source], SearchRules(config, reasons={2: "eos"}), opens=Openings()
+        )
         assert [h.tokens for h in together[place]] == [h.tokens for h in alone]
         total = 0.0
         for n, token in enumerate(alone[0].tokens):
@@ -77,7 +81,7 @@ def test_exhaustive_search_reads_the_source():
     model = Table(3)
     for handle in (1, 2, 3):
         source = SearchPrompt(0, (0,), handle)
-        rules = SearchRules(search_options(beams=81, nbest=3, max_tokens=4), eos_id=2)
+        rules = SearchRules(search_options(beams=81, nbest=3, max_tokens=4), reasons={2: "eos"})
         tried = exhaustive(model, Ending(source, rules), Openings())
         ((_, found),) = search(model, [source], rules, opens=Openings())
         assert [h.tokens for h in tried] == [h.tokens for h in found]
@@ -94,7 +98,7 @@ def test_a_sample_is_that_of_its_own_source():
 
     def texts(some):
         def begin(row):
-            return Continuation(tokenizer.decoder(), (), 6, None)
+            return Continuation(tokenizer.decoder(), (), 6, {})
 
         steps = sample(model, some, begin, SamplingPolicy((), CounterDraw(3)), Openings())
         return {s.row: s.continuation.logprob for s in steps}
@@ -121,12 +125,12 @@ def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
     model, norm = Table(3, seed), LengthNorm("gnmt", 1.0)
     source = SearchPrompt(0, (0,), 4)
     config = search_options(beams=3**5, nbest=3**5, norm=norm, max_tokens=5)
-    plain = Ending(source, SearchRules(config, eos_id=2))
+    plain = Ending(source, SearchRules(config, reasons={2: "eos"}))
     every = exhaustive(model, plain, Openings())
     expected = {h.tokens: h.score + penalty(source, h.tokens) for h in every}
     best = sorted(expected, key=lambda tokens: (-expected[tokens], tokens))[:nbest]
     assert best != [h.tokens for h in every][:nbest]
-    rules = SearchRules(replace(config, nbest=nbest), eos_id=2, penalty=penalty)
+    rules = SearchRules(replace(config, nbest=nbest), reasons={2: "eos"}, penalty=penalty)
     ((_, found),) = search(model, [source], rules, opens=Openings())
     tried = exhaustive(model, Ending(source, rules), Openings())
     for hypotheses in (found, tried):

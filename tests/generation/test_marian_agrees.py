@@ -117,7 +117,7 @@ def test_beams_agree(pair, beams, alpha, max_tokens):
     searched = [SearchPrompt(i, (BOS,), i) for i in range(len(SOURCES))]
     opens = ours.opens(TokenSources.of(SOURCES))
     found = dict(
-        search(ours, searched, SearchRules(config, [Forbid((PAD, BOS))], EOS), opens=opens)
+        search(ours, searched, SearchRules(config, [Forbid((PAD, BOS))], {EOS: "eos"}), opens=opens)
     )
     for place, source in enumerate(SOURCES):
         tokens = theirs.generate(

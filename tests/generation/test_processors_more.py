@@ -212,7 +212,7 @@ def test_ban(log_probs, history, sequences):
 @quick
 @given(rows, histories, st.integers(0, 6))
 def test_min_tokens(log_probs, history, tokens):
-    found = kept(MinTokens(tokens, 2)([history], log_probs))
+    found = kept(MinTokens(tokens, (2,))([history], log_probs))
     written = len(history) - history.prompt
     assert found == set(range(V)) - ({2} if written < tokens else set())
     found = kept(MinTokens(tokens, (2, 1))([history], log_probs))

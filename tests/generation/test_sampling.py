@@ -93,7 +93,7 @@ def test_rows_may_be_worked_in_any_order(name):
 
     def all_texts(order):
         def begin(row):
-            return Continuation(tokenizer.decoder(), (), 12, tokenizer.eos_id)
+            return Continuation(tokenizer.decoder(), (), 12, {tokenizer.eos_id: "eos"})
 
         policy = SamplingPolicy([Forbid((0, 1, 3))], CounterDraw(seed))
         steps = write(loaded.model, order, begin, policy)

@@ -97,7 +97,7 @@ def greedily(ours, prompts, processors, max_tokens):
     texts = {prompt: [] for prompt in prompts}
 
     rows = [Row(i, 0, prompt) for i, prompt in enumerate(prompts)]
-    begin = lambda row: Continuation(Ids(), (), max_tokens, EOS)  # noqa: E731
+    begin = lambda row: Continuation(Ids(), (), max_tokens, {EOS: "eos"})  # noqa: E731
     seen = {}
     for step in text_batch.sample(ours, rows, begin, SamplingPolicy(processors, greedy)):
         seen[step.row.tokens] = step.continuation
@@ -126,7 +126,7 @@ def test_greedy(pair, max_tokens):
 @pytest.mark.parametrize("theta", [1.3, 2.0])
 def test_greedy_with_penalty_ngrams_and_minimum(pair, theta):
     ours, theirs = pair
-    processors = [MinTokens(10, EOS), RepetitionPenalty(theta), NoRepeatNgram(3)]
+    processors = [MinTokens(10, (EOS,)), RepetitionPenalty(theta), NoRepeatNgram(3)]
     found = greedily(ours, PROMPTS, processors, 30)
     same = transformers.LogitsProcessorList(
         [
@@ -156,7 +156,7 @@ def test_beams(pair, beams, alpha, max_tokens):
     ours, theirs = pair
     config = search_options(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
     sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(PROMPTS)]
-    found = dict(search(ours, sources, SearchRules(config, eos_id=EOS)))
+    found = dict(search(ours, sources, SearchRules(config, reasons={EOS: "eos"})))
     for place, prompt in enumerate(PROMPTS):
         expected = generated(
             theirs,
@@ -175,9 +175,9 @@ def test_beams_without_repeated_ngrams(pair, ngram):
     ours, theirs = pair
     config = search_options(beams=4, max_tokens=20)
     for prompt in PROMPTS:
-        processors = [MinTokens(4, EOS), NoRepeatNgram(ngram)]
+        processors = [MinTokens(4, (EOS,)), NoRepeatNgram(ngram)]
         ((_, found),) = search(
-            ours, [SearchPrompt(0, prompt)], SearchRules(config, processors, EOS)
+            ours, [SearchPrompt(0, prompt)], SearchRules(config, processors, {EOS: "eos"})
         )
         expected = generated(
             theirs,

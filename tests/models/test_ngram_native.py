@@ -115,7 +115,7 @@ def test_texts_are_the_same(more):
                 for step in sample(
                     model,
                     rows[at : at + size],
-                    lambda _: Continuation(Mute(), (), 40, 2),
+                    lambda _: Continuation(Mute(), (), 40, {2: "eos"}),
                     SamplingPolicy([Forbid(NEVER), *more], CounterDraw(9)),
                 ):
                     texts[step.row.sample] = step.continuation

@@ -259,7 +259,7 @@ def searched(model, sources, config):
     """Return the texts and their log-probabilities for each source, searched side by side."""
     wanted = [Searched(i, (1,), i) for i in range(len(sources))]
     opens = model.opens(TokenSources.of(sources))
-    found = dict(search(model, wanted, SearchRules(config, eos_id=2), opens=opens))
+    found = dict(search(model, wanted, SearchRules(config, reasons={2: "eos"}), opens=opens))
     return [[(h.tokens, h.logprob) for h in found[i]] for i in range(len(sources))]
 
 
@@ -286,7 +286,7 @@ def test_samples_of_equal_sources_share_a_memory(case, monkeypatch):
     rows = [Row(i, j, (1,), handle) for i, handle in enumerate([2, 0, 2]) for j in range(2)]
 
     def begin(row):
-        return Continuation(tokenizer.decoder(), (), 6, None)
+        return Continuation(tokenizer.decoder(), (), 6, {})
 
     opens = model.opens(TokenSources.of(SOURCES))
     steps = list(sample(model, rows, begin, SamplingPolicy((), greedy), opens))

@@ -225,7 +225,7 @@ def test_a_text_that_is_written_backward_takes_time_in_proportion(monkeypatch):
 @pytest.mark.parametrize("kind", ["byte", "char"])
 def test_a_stop_string_leaves_what_is_to_the_right_of_it(kind):
     tokenizer = KINDS[kind].train(["abcdé€ "])
-    text = BackwardContinuation(BackwardDecoder(tokenizer), ("€b",), 99, None)
+    text = BackwardContinuation(BackwardDecoder(tokenizer), ("€b",), 99, {})
     for token in tokenizer.encode("cd€bcdé ab")[::-1].tolist():
         if text.finish_reason is None:
             text.push(token)

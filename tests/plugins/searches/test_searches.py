@@ -28,7 +28,9 @@ def test_stochastic_beams_are_a_sample_without_replacement():
     sources = [SearchPrompt(i, (0,)) for i in range(draws)]
     first, second = Counter(), Counter()
     for at in range(0, draws, 500):
-        for _, found in search(model, sources[at : at + 500], SearchRules(config, eos_id=2)):
+        for _, found in search(
+            model, sources[at : at + 500], SearchRules(config, reasons={2: "eos"})
+        ):
             assert len({h.tokens for h in found}) == 3
             assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
             first[found[0].tokens] += 1
