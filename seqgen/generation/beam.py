@@ -21,13 +21,12 @@ from seqgen.generation.beam_groups import (
     Expansion,
     Fate,
     Group,
-    SearchPrompt,
     SearchRules,
 )
 from seqgen.generation.continuation import DEAD_END
 from seqgen.generation.hypotheses import Hypothesis, NBest
 from seqgen.generation.processors import History, before_and_after, normalise
-from seqgen.generation.text_batch import prefill
+from seqgen.generation.text_batch import Row, prefill
 from seqgen.hashing import hash64
 from seqgen.models.distributions import require_numbers
 
@@ -42,10 +41,10 @@ Watch = Callable[[int, int, Sequence[Fate]], None]
 class Search:
     """Beam search for one prompt: its groups of hypotheses and its state."""
 
-    def __init__(self, source: SearchPrompt, place: int, rules: SearchRules) -> None:
+    def __init__(self, source: Row, place: int, rules: SearchRules) -> None:
         self.ending, self.place = Ending(source, rules), place
         options = rules.options
-        digest = int(hash64(options.seed or 0, source.number))
+        digest = int(hash64(options.seed or 0, source.prompt))
         root = Hypothesis(row=place, digest=digest)
         self.restricted = None if rules.restrict is None else rules.restrict(source, root)
         if self.restricted is not None:
@@ -99,7 +98,7 @@ class Search:
 @without_gradients
 def search(
     model: InferenceModel,
-    sources: Sequence[SearchPrompt],
+    sources: Sequence[Row],
     rules: SearchRules,
     watch: Watch | None = None,
     opens: Opens | None = None,

@@ -13,9 +13,10 @@ import numpy as np
 from seqgen.generation.continuation import LIMIT
 from seqgen.generation.hypotheses import Hypothesis, LengthNorm, NBest
 from seqgen.generation.processors import IMPOSSIBLE
+from seqgen.generation.text_batch import Row
 
 if TYPE_CHECKING:
-    from seqgen.generation.processors import Processor, PromptOverlap
+    from seqgen.generation.processors import Processor
     from seqgen.settings.generation import BeamOptions
 
 # The least log-probability of an allowed token, so that totals stay finite and can be compared.
@@ -32,30 +33,11 @@ Fates = tuple[list[Fate], Iterable[Fate]]
 Candidate = tuple[float, int, int, float, float, float]
 
 
-@dataclass(frozen=True)
-class SearchPrompt:
-    """Prompt of a beam search: ids, source handle and length limit.
-
-    Attributes:
-        number: the prompt's number i, which stochastic noise depends on.
-        tokens: the prompt's ids, with the start symbol first.
-        handle: the number of the source that it is written from; equal sources have the same.
-        max_tokens: at most so many tokens of this text; None for no limit of its own.
-        overlap: what its first token has in common with the prompt; None for nothing.
-    """
-
-    number: int
-    tokens: tuple[int, ...]
-    handle: int = 0
-    max_tokens: int | None = None
-    overlap: PromptOverlap | None = None
-
-
 # Whether the tokens written after a prompt end the text by what they say (a stop string).
-Ends = Callable[[SearchPrompt, Sequence[int]], bool]
+Ends = Callable[[Row, Sequence[int]], bool]
 # What the score of a finished text gains by its tokens: never above 0, or a search that stops
 # when nothing can be better any more would stop too early.
-Penalty = Callable[[SearchPrompt, Sequence[int]], float]
+Penalty = Callable[[Row, Sequence[int]], float]
 
 
 @dataclass(frozen=True)
@@ -108,7 +90,7 @@ class Ending:
         rules: of the search.
     """
 
-    source: SearchPrompt
+    source: Row
     rules: SearchRules
 
     @cached_property
@@ -326,7 +308,7 @@ class RestrictedGroup(Group, ABC):
 
 
 # The beam of a prompt's texts that must contain something, from its first hypothesis on, or None.
-Restrict = Callable[[SearchPrompt, Hypothesis], RestrictedGroup | None]
+Restrict = Callable[[Row, Hypothesis], RestrictedGroup | None]
 
 
 def extend_hypothesis(parent: Hypothesis, token: int, logprob: float) -> Hypothesis:

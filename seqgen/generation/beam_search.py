@@ -18,7 +18,6 @@ from seqgen.generation.beam_groups import (
     Penalty,
     Restrict,
     RestrictedGroup,
-    SearchPrompt,
     SearchRules,
 )
 from seqgen.generation.from_source import (
@@ -31,6 +30,7 @@ from seqgen.generation.generator import Generator, cached_property_without_lock
 from seqgen.generation.hypotheses import Hypothesis
 from seqgen.generation.processors import NoRepeatNgram, Processor
 from seqgen.generation.prompts import Prompt, SourceFields, Written, batches, open_sources
+from seqgen.generation.text_batch import Row
 from seqgen.settings import require
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ class Searcher(Generator):
         if required is None:
             return None
 
-        def restrict(source: SearchPrompt, root: Hypothesis) -> RestrictedGroup | None:
-            return required.group(given[source.number], root)
+        def restrict(source: Row, root: Hypothesis) -> RestrictedGroup | None:
+            return required.group(given[source.prompt], root)
 
         return restrict
 
@@ -153,7 +153,7 @@ class Searcher(Generator):
         # A text that is written from right to left is decoded mirrored.
         stops = [stop[::-1] if loaded.backward else stop for stop in options.stop]
 
-        def ends(source: SearchPrompt, tokens: Sequence[int]) -> bool:
+        def ends(source: Row, tokens: Sequence[int]) -> bool:
             decoder = decoder_of(loaded, source.tokens, source.overlap)
             pieces = [decoder.push(token) for token in tokens]
             if len(tokens) == source.max_tokens:
@@ -173,10 +173,10 @@ class Searcher(Generator):
         def attention(number: int) -> AttentionToSource:
             return AttentionToSource(self.loaded, given[number].source_tokens)
 
-        def penalty(source: SearchPrompt, tokens: Sequence[int]) -> float:
-            (weights,) = attention(source.number)([tokens])
+        def penalty(source: Row, tokens: Sequence[int]) -> float:
+            (weights,) = attention(source.prompt)([tokens])
             mean = options.of_source.heads.mean(weights)
-            return coverage_penalty(mean[:, given[source.number].content], options.coverage_penalty)
+            return coverage_penalty(mean[:, given[source.prompt].content], options.coverage_penalty)
 
         return penalty
 
@@ -185,10 +185,8 @@ class Searcher(Generator):
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search texts for several prompts in a batch; see `seqgen.generation.beam.search`."""
         opens, handles = open_sources(self.loaded, prompts)
-        sources = [
-            SearchPrompt(prompt.index, prompt.tokens, handle, self.limit(prompt), prompt.overlap)
-            for prompt, handle in zip(prompts, handles, strict=True)
-        ]
+        given = zip(prompts, handles, strict=True)
+        sources = [self.row(prompt, handle) for prompt, handle in given]
         rules = SearchRules(
             self.options,
             self.filters_for(prompt.overlap for prompt in prompts),

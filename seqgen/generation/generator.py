@@ -12,6 +12,7 @@ from seqgen.generation.backward import BackwardContinuation
 from seqgen.generation.continuation import DEAD_END, Continuation
 from seqgen.generation.processors import Forbid, Force, MinTokens, Processor, PromptOverlap
 from seqgen.generation.prompts import Prompt, first_unknown
+from seqgen.generation.text_batch import Row
 from seqgen.generation.token_bytes import end_and_dead_end
 from seqgen.settings import require
 
@@ -123,6 +124,11 @@ class Generator:
             for filters in self.options.added_filters:
                 batch = [filters.prompt(self, prompt) for prompt in batch]
             yield batch
+
+    def row(self, prompt: Prompt, handle: int, sample: int = 0) -> Row:
+        """Describe one of the texts to generate after a prompt, or all of a beam search."""
+        limit = self.limit(prompt)
+        return Row(prompt.index, sample, prompt.tokens, handle, limit, prompt.overlap)
 
     def limit(self, prompt: Prompt) -> int:
         """Compute the maximum number of tokens of a text."""

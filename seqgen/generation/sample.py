@@ -136,11 +136,6 @@ class Writer(Generator):
         """Function that picks a token from log-probabilities."""
         return greedy if self.options.greedy else CounterDraw(self.options.seed)
 
-    def row(self, prompt: Prompt, sample: int, handle: int) -> Row:
-        """Describe one of the texts to generate after a prompt."""
-        limit = self.limit(prompt)
-        return Row(prompt.index, sample, prompt.tokens, handle, limit, prompt.overlap)
-
     @property
     def each(self) -> int:
         """Number of texts generated per prompt, including candidates that are discarded."""
@@ -157,7 +152,7 @@ class Writer(Generator):
         for batch in self.prepare_prompts(batches(self.loaded, prompts, size)):
             opens, handles = open_sources(self.loaded, batch)
             rows = (
-                self.row(prompt, number, handle)
+                self.row(prompt, handle, number)
                 for prompt, handle in zip(batch, handles, strict=True)
                 for number in range(self.each)
             )

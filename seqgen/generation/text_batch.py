@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """Text to generate: its prompt, sample number and source.
+    """Text to generate, or all texts of a beam search: their prompt, sample number and source.
 
     Attributes:
-        prompt: the prompt's number i, which the draws depend on.
-        sample: the sample's number j of that prompt.
+        prompt: the prompt's number i, which draws and stochastic searches depend on.
+        sample: the sample's number j of that prompt; 0 of a search.
         tokens: the prompt's ids, with the start symbol first.
         handle: the number of the source that it is written from; equal sources have the same.
         max_tokens: at most so many tokens of this text; None for no limit of its own.

@@ -11,7 +11,7 @@ from torch import nn
 from seqgen.engines.precision import in_precision
 from seqgen.engines.quantized import OF_HEAD
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import SearchPrompt, SearchRules
+from seqgen.generation.beam_groups import SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.processors import Forbid
@@ -84,7 +84,7 @@ def _search(model: LanguageModel, tokenizer: Tokenizer, texts: Texts) -> Run:
     config = BeamOptions(beams=texts.beams, max_tokens=texts.tokens)
 
     def run() -> int:
-        prompts = [SearchPrompt(i, (first,)) for i, first in enumerate(texts.firsts)]
+        prompts = [Row(i, 0, (first,)) for i, first in enumerate(texts.firsts)]
         results = search(model, prompts, SearchRules(config, [_never(tokenizer)]))
         return sum(len(beams[0].tokens) for _, beams in results)
 
@@ -252,7 +252,7 @@ def translator(layers: int, size: int, tokens: int) -> Case:
     model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **SHARED["form-of-2017"])).eval()
 
     def ours() -> int:
-        searched = [SearchPrompt(i, (BOS,), i) for i in range(BATCH)]
+        searched = [Row(i, 0, (BOS,), i) for i in range(BATCH)]
         config = BeamOptions(beams=BEAMS, max_tokens=tokens)
         never = [Forbid((PAD, BOS, UNK, EOS))]
         results = search(model, searched, SearchRules(config, never), opens=model.opens(sources))

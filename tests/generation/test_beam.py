@@ -15,9 +15,10 @@ from prefix_tables import Table, enumerated, neural, search_options
 
 from seqgen.errors import UsageError
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import Ending, SearchPrompt, SearchRules, likeliest_of_rows
+from seqgen.generation.beam_groups import Ending, SearchRules, likeliest_of_rows
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid, MinTokens, NoRepeatNgram
+from seqgen.generation.text_batch import Row
 
 
 def finished_by(eos):
@@ -27,7 +28,7 @@ def finished_by(eos):
 
 def one(model, config, processors=(), eos=None, prompt=(0,), ends=None, watch=None):
     rules = SearchRules(config, processors, finished_by(eos), ends)
-    ((place, found),) = search(model, [SearchPrompt(0, prompt)], rules, watch)
+    ((place, found),) = search(model, [Row(0, 0, prompt)], rules, watch)
     assert place == 0
     return found
 
@@ -48,7 +49,7 @@ def test_enough_beams_are_exhaustive_search(kind, alpha, eos, seed):
     if has_plugin("searches"):
         from seqgen.plugins.searches.exhaustive import exhaustive
 
-        ending = Ending(SearchPrompt(0, (0,)), SearchRules(config, reasons=finished_by(eos)))
+        ending = Ending(Row(0, 0, (0,)), SearchRules(config, reasons=finished_by(eos)))
         tried = exhaustive(model, ending)
         assert [h.tokens for h in tried] == [text for _, text in expected]
         assert [h.finish_reason for h in tried] == [h.finish_reason for h in found]
@@ -150,7 +151,7 @@ def test_caches_and_batches_change_nothing(kind, eos):
     model, norm = neural(kind), LengthNorm("avg", 0.8)
     prompts = [(1, 2, 3), (4,), (5, 5, 5, 1, 2), (2, 3, 1)]
     config = search_options(beams=4, nbest=4, norm=norm, max_tokens=14)
-    sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(prompts)]
+    sources = [Row(i, 0, prompt) for i, prompt in enumerate(prompts)]
     together = dict(search(model, sources, SearchRules(config, reasons=finished_by(eos))))
     assert sorted(together) == [0, 1, 2, 3]
     for place, prompt in enumerate(prompts):

@@ -10,7 +10,7 @@ from helpers_cli import needs
 from prefix_tables import Seen, Table, search_options
 
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import Ending, SearchPrompt, SearchRules
+from seqgen.generation.beam_groups import Ending, SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import CounterDraw
 from seqgen.generation.hypotheses import LengthNorm
@@ -55,7 +55,7 @@ def test_prefill_opens_a_state_for_each_length():
 def test_a_search_is_that_of_its_own_source(width):
     model, config = Table(3), search_options(beams=width, nbest=2, max_tokens=5)
     every = itertools.product([(0,), (1,)], [5, 3])
-    sources = [SearchPrompt(i, prompt, handle) for i, (prompt, handle) in enumerate(every)]
+    sources = [Row(i, 0, prompt, handle) for i, (prompt, handle) in enumerate(every)]
     together = dict(
         search(model, sources, SearchRules(config, reasons={2: "eos"}), opens=Openings())
     )
@@ -80,7 +80,7 @@ def test_exhaustive_search_reads_the_source():
 
     model = Table(3)
     for handle in (1, 2, 3):
-        source = SearchPrompt(0, (0,), handle)
+        source = Row(0, 0, (0,), handle)
         rules = SearchRules(search_options(beams=81, nbest=3, max_tokens=4), reasons={2: "eos"})
         tried = exhaustive(model, Ending(source, rules), Openings())
         ((_, found),) = search(model, [source], rules, opens=Openings())
@@ -123,7 +123,7 @@ def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
     from seqgen.plugins.searches.exhaustive import exhaustive
 
     model, norm = Table(3, seed), LengthNorm("gnmt", 1.0)
-    source = SearchPrompt(0, (0,), 4)
+    source = Row(0, 0, (0,), 4)
     config = search_options(beams=3**5, nbest=3**5, norm=norm, max_tokens=5)
     plain = Ending(source, SearchRules(config, reasons={2: "eos"}))
     every = exhaustive(model, plain, Openings())
@@ -142,12 +142,12 @@ def test_a_penalty_of_finished_texts_is_part_of_the_search(seed, nbest):
 def test_a_source_may_have_a_limit_of_its_own(stochastic):
     model = Table(3)
     limits = [1, 3, None, 9]
-    sources = [SearchPrompt(0, (0,), 5, limit) for limit in limits]
+    sources = [Row(0, 0, (0,), 5, limit) for limit in limits]
     config = search_options(beams=3, nbest=3, max_tokens=4, stochastic=stochastic)
     together = dict(search(model, sources, SearchRules(config), opens=Openings()))
     for place, limit in enumerate((1, 3, 4, 4)):
         alone = search_options(beams=3, nbest=3, max_tokens=limit, stochastic=stochastic)
-        source = SearchPrompt(0, (0,), 5)
+        source = Row(0, 0, (0,), 5)
         ((_, found),) = search(model, [source], SearchRules(alone), opens=Openings())
         assert [h.tokens for h in together[place]] == [h.tokens for h in found]
         assert {len(h.tokens) for h in found} == {limit}

@@ -9,9 +9,10 @@ import torch
 from prefix_tables import search_options
 
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import SearchPrompt, SearchRules
+from seqgen.generation.beam_groups import SearchRules
 from seqgen.generation.hypotheses import LengthNorm
 from seqgen.generation.processors import Forbid
+from seqgen.generation.text_batch import Row
 from seqgen.models.seq2seq.model import Seq2SeqTransformer
 from seqgen.models.seq2seq.settings import Seq2SeqTransformerConfig
 from seqgen.presets import SHARED
@@ -114,7 +115,7 @@ def test_logits_agree(pair):
 def test_beams_agree(pair, beams, alpha, max_tokens):
     ours, theirs = pair
     config = search_options(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
-    searched = [SearchPrompt(i, (BOS,), i) for i in range(len(SOURCES))]
+    searched = [Row(i, 0, (BOS,), i) for i in range(len(SOURCES))]
     opens = ours.opens(TokenSources.of(SOURCES))
     found = dict(
         search(ours, searched, SearchRules(config, [Forbid((PAD, BOS))], {EOS: "eos"}), opens=opens)

@@ -11,7 +11,7 @@ from prefix_tables import search_options
 
 from seqgen.generation import text_batch
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import SearchPrompt, SearchRules
+from seqgen.generation.beam_groups import SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
 from seqgen.generation.hypotheses import LengthNorm
@@ -155,7 +155,7 @@ def test_greedy_with_penalty_ngrams_and_minimum(pair, theta):
 def test_beams(pair, beams, alpha, max_tokens):
     ours, theirs = pair
     config = search_options(beams=beams, norm=LengthNorm("avg", alpha), max_tokens=max_tokens)
-    sources = [SearchPrompt(i, prompt) for i, prompt in enumerate(PROMPTS)]
+    sources = [Row(i, 0, prompt) for i, prompt in enumerate(PROMPTS)]
     found = dict(search(ours, sources, SearchRules(config, reasons={EOS: "eos"})))
     for place, prompt in enumerate(PROMPTS):
         expected = generated(
@@ -177,7 +177,7 @@ def test_beams_without_repeated_ngrams(pair, ngram):
     for prompt in PROMPTS:
         processors = [MinTokens(4, (EOS,)), NoRepeatNgram(ngram)]
         ((_, found),) = search(
-            ours, [SearchPrompt(0, prompt)], SearchRules(config, processors, {EOS: "eos"})
+            ours, [Row(0, 0, prompt)], SearchRules(config, processors, {EOS: "eos"})
         )
         expected = generated(
             theirs,

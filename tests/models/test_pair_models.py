@@ -28,7 +28,6 @@ from seqgen.cli import run
 from seqgen.engines.parts import NestedPart, Piece
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import SearchPrompt as Searched
 from seqgen.generation.beam_groups import SearchRules
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.draw import greedy
@@ -257,7 +256,7 @@ def test_rows_are_grouped_by_source_as_arrays_too(owners):
 
 def searched(model, sources, config):
     """Return the texts and their log-probabilities for each source, searched side by side."""
-    wanted = [Searched(i, (1,), i) for i in range(len(sources))]
+    wanted = [Row(i, 0, (1,), i) for i in range(len(sources))]
     opens = model.opens(TokenSources.of(sources))
     found = dict(search(model, wanted, SearchRules(config, reasons={2: "eos"}), opens=opens))
     return [[(h.tokens, h.logprob) for h in found[i]] for i in range(len(sources))]

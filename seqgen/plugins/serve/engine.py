@@ -139,7 +139,7 @@ class Writing(Job):
                 ((prompt,),) = self.writer.prepare_prompts([[prompt]])
                 self.prompts[place] = prompt
             opens, (handle,) = open_sources(self.loaded, [prompt])
-            rows = [self.writer.row(prompt, sample, handle) for sample in range(self.samples)]
+            rows = [self.writer.row(prompt, handle, sample) for sample in range(self.samples)]
             policy = self.policy
             if prompt.overlap is not None:
                 policy = replace(policy, processors=[prompt.overlap.first_token, *self.processors])
@@ -562,4 +562,4 @@ class _Request:
         yield from (text.row for text in self._texts)
         for prompt in self.task.prompts[len(self.task.prompts) - self._prompts_left :]:
             for sample in range(self.task.samples):
-                yield self.task.writer.row(prompt, sample, 0)
+                yield self.task.writer.row(prompt, 0, sample)

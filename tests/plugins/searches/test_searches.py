@@ -13,8 +13,9 @@ from prefix_tables import Table, enumerated, neural, search_options
 
 from seqgen.errors import UsageError
 from seqgen.generation.beam import search
-from seqgen.generation.beam_groups import Ending, SearchPrompt, SearchRules
+from seqgen.generation.beam_groups import Ending, SearchRules
 from seqgen.generation.hypotheses import LengthNorm
+from seqgen.generation.text_batch import Row
 from seqgen.plugins.searches.exhaustive import exhaustive
 from seqgen.plugins.searches.stochastic_beam import condition_on_maxima, gumbel
 
@@ -25,7 +26,7 @@ def test_stochastic_beams_are_a_sample_without_replacement():
     texts = {text: math.exp(s) for s, text in enumerated(model, (0,), 2, LengthNorm("none"), 3)}
     assert sum(texts.values()) == pytest.approx(1)
     config = search_options(beams=3, nbest=3, max_tokens=3, stochastic=True, seed=11)
-    sources = [SearchPrompt(i, (0,)) for i in range(draws)]
+    sources = [Row(i, 0, (0,)) for i in range(draws)]
     first, second = Counter(), Counter()
     for at in range(0, draws, 500):
         for _, found in search(
@@ -52,11 +53,11 @@ def test_stochastic_beams_are_a_sample_without_replacement():
 def test_noise_is_a_function_of_the_prefix_and_not_of_the_row():
     model = neural("gru")
     config = search_options(beams=3, nbest=3, max_tokens=6, stochastic=True, seed=5)
-    sources = [SearchPrompt(i, (1 + i % 3,)) for i in range(6)]
+    sources = [Row(i, 0, (1 + i % 3,)) for i in range(6)]
     together = dict(search(model, sources, SearchRules(config)))
     for source in reversed(sources):
         ((_, alone),) = search(model, [source], SearchRules(config))
-        assert [h.tokens for h in alone] == [h.tokens for h in together[source.number]]
+        assert [h.tokens for h in alone] == [h.tokens for h in together[source.prompt]]
     other = dict(search(model, sources, SearchRules(replace(config, seed=6))))
     assert any([h.tokens for h in other[i]] != [h.tokens for h in together[i]] for i in range(6))
 
@@ -80,4 +81,4 @@ def test_gumbel_noise_has_the_mean_and_deviation_of_its_law():
 def test_exhaustive_search_refuses_what_it_cannot_try(max_tokens):
     rules = SearchRules(search_options(max_tokens=max_tokens))
     with pytest.raises(UsageError, match="at most 1,000,000"):
-        exhaustive(Table(40), Ending(SearchPrompt(0, (0,)), rules))
+        exhaustive(Table(40), Ending(Row(0, 0, (0,)), rules))
