@@ -37,9 +37,13 @@ class QuantizedMap:
     Args:
         weight: W (O, I).
         bias: b (O,), or none.
+
+    Attributes:
+        native: computes `product` in the compiled library; None without one.
     """
 
     is_row_by_row: ClassVar[bool] = True
+    native: Callable[[np.ndarray], np.ndarray] | None = None
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.outputs = len(weight)
@@ -58,7 +62,7 @@ class QuantizedMap:
         """Return W x + b (..., O) of x (..., I)."""
         if x.ndim > 2:
             return self(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
-        y = self.product(x)
+        y = (self.native or self.product)(x)
         return y if self.bias is None else np.add(y, self.bias, out=y)
 
     def over(self, x: Tensor) -> Tensor:
@@ -78,7 +82,7 @@ class Int8Map(QuantizedMap):
 
     def keep(self, weight: Tensor) -> None:
         whole, scales = _in_pieces(_in_8_bits, weight)
-        self.scales, self.native = scales.numpy(), None
+        self.scales = scales.numpy()
         if library() is not None:
             self.native = NativeInt8Map(whole.numpy(), self.scales, None)
             return
@@ -86,8 +90,6 @@ class Int8Map(QuantizedMap):
         self.whole = blocks.permute(1, 2, 0).contiguous().numpy()  # (N, BLOCK, O)
 
     def product(self, x: np.ndarray) -> np.ndarray:
-        if self.native is not None:
-            return self.native(x)
         whole, scale = _rounded(x)
         y = np.zeros((len(x), self.outputs), np.float32)
         for n, matrix in enumerate(self.whole):
@@ -106,7 +108,6 @@ class Int4Map(QuantizedMap):
 
     def keep(self, weight: Tensor) -> None:
         whole, scales = _in_pieces(_in_4_bits, weight)  # (O, N, BLOCK) and (O, N)
-        self.native = None
         if library() is not None:
             whole = whole.flatten(1)[:, : weight.shape[1]]
             self.native = NativeInt4Map(whole.numpy(), scales.numpy(), None)
@@ -115,8 +116,6 @@ class Int4Map(QuantizedMap):
         self.scales = scales.T.contiguous().numpy()  # (N, O)
 
     def product(self, x: np.ndarray) -> np.ndarray:
-        if self.native is not None:
-            return self.native(x)
         whole, scale = _rounded(x)
         y = np.zeros((len(x), self.outputs), np.float32)
         for n, (matrix, scales) in enumerate(zip(self.whole, self.scales, strict=True)):
