@@ -445,9 +445,9 @@ def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:
     return {key: now for one in plugins() for key, now in one.plugin.former_flags.items()}
 
 
-def tasks() -> list[Any]:
-    """Collect the kinds of task of all plugins."""
-    return [task for _, task in _load_field("tasks")]
+def load_all(field: str) -> list[Any]:
+    """Load all that a field of the plugins lists, such as "tasks" or "datasets"."""
+    return [loaded for _, loaded in _load_field(field)]
 
 
 def _load_field(field: str) -> list[tuple[str, Any]]:
@@ -499,16 +499,6 @@ def options(place: str) -> dict[str, Any]:
     }
 
 
-def tokenizer_readers() -> Iterator[Callable[[Path], Any]]:
-    """Load the plugins' functions that open other tools' tokenizers."""
-    return (reader for _, reader in _load_field("tokenizer_readers"))
-
-
-def datasets() -> list[Any]:
-    """Load the plugins' kinds of data for models of text."""
-    return [kind for _, kind in _load_field("datasets")]
-
-
 def read_examples(loaded: Any, content: Any, tell: Callable[[str], object] = str) -> Any:
     """Read examples as a model learns from them, as a `TokenFile`; None if they are none.
 
@@ -520,7 +510,8 @@ def read_examples(loaded: Any, content: Any, tell: Callable[[str], object] = str
     Raises:
         SeqgenError: the model cannot read them, or they are damaged.
     """
-    return next(filter(None, (kind.to_score(loaded, content, tell) for kind in datasets())), None)
+    read = (kind.to_score(loaded, content, tell) for kind in load_all("datasets"))
+    return next(filter(None, read), None)
 
 
 def load_method(kind: str, name: str, option: str = "") -> Any:
@@ -543,7 +534,7 @@ def load_method(kind: str, name: str, option: str = "") -> Any:
 
 def chat_model() -> Any | None:
     """Load the class of models that answer conversations; None if no plugin has one."""
-    return next((model for _, model in _load_field("chat_models")), None)
+    return next(iter(load_all("chat_models")), None)
 
 
 def listeners() -> list[tuple[str, Any]]:
@@ -551,12 +542,7 @@ def listeners() -> list[tuple[str, Any]]:
     return _load_field("listeners")
 
 
-def sections() -> list[Any]:
-    """Load the sections of a report that plugins add."""
-    return [section for _, section in _load_field("sections")]
-
-
 def speed_up_steps(model: Any) -> None:
     """Let plugins replace the step of a torch model; see `Plugin.device_steps`."""
-    for _, replace_step in _load_field("device_steps"):
+    for replace_step in load_all("device_steps"):
         replace_step(model)

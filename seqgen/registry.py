@@ -156,7 +156,7 @@ def load_object(target: str) -> Any:
 
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *hooks.tasks())
+    task.name: task for task in (LANGUAGE_MODELING, TRANSLATION, *hooks.load_all("tasks"))
 }
 # What is learned on the features of an architecture (`--task`).
 ON_FEATURES = tuple(task for task in TASKS.values() if task.head)

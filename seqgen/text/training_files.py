@@ -86,7 +86,7 @@ def _hiding_kind(path: Path, as_text: bool) -> FileKind | None:
 
 def _is_dataset(path: Path) -> bool:
     """Check whether a file of records is of a kind of data that a plugin brings."""
-    return any(dataset.reads(path) for dataset in hooks.datasets())
+    return any(dataset.reads(path) for dataset in hooks.load_all("datasets"))
 
 
 def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:

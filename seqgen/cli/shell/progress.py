@@ -334,7 +334,8 @@ def _writes(result: TrainingResult) -> str:
     if stored.config["model"].get("source_features") is not None:
         return "beam-search --source-vectors FILE"
     return next(
-        filter(None, (kind.try_it(stored) for kind in hooks.datasets())), stored.task.try_it
+        filter(None, (kind.try_it(stored) for kind in hooks.load_all("datasets"))),
+        stored.task.try_it,
     )
 
 

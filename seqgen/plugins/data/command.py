@@ -63,7 +63,7 @@ def data(reported: Reported, out: RecordedOutput) -> None:
     text = Text(text_files(names), ending=document_ending(config.documents))
     by_field = reported.field is not None
     for path in () if by_field else text_files(names):
-        if any(kind.reads(path) for kind in hooks.datasets()):
+        if any(kind.reads(path) for kind in hooks.load_all("datasets")):
             out.announce(
                 f"{input_title(str(path))} has examples; this is about its JSON (see --field)"
             )

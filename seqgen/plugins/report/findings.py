@@ -52,7 +52,9 @@ def findings(loaded: LoadedModel, passages: Passages) -> dict[str, Finding]:
     Returns:
         What each has found, by title.
     """
-    return {section.title: _look(section, loaded, passages) for section in hooks.sections()}
+    return {
+        section.title: _look(section, loaded, passages) for section in hooks.load_all("sections")
+    }
 
 
 def _look(section: ReportSection, loaded: LoadedModel, passages: Passages) -> Finding:
@@ -64,7 +66,7 @@ def _look(section: ReportSection, loaded: LoadedModel, passages: Passages) -> Fi
 
 def with_added(titles: Sequence[str]) -> list[str]:
     """Insert the titles of plugins' sections after those that they name."""
-    added: list[ReportSection] = hooks.sections()
+    added: list[ReportSection] = hooks.load_all("sections")
 
     def followed(title: str) -> Iterator[str]:
         yield title

@@ -318,7 +318,7 @@ def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
     Raises:
         SeqgenError: there is none.
     """
-    for read in hooks.tokenizer_readers():
+    for read in hooks.load_all("tokenizer_readers"):
         if (tokenizer := read(path)) is not None:
             return tokenizer
     if is_foreign(path.parent if path.name == "tokenizer.json" else path):

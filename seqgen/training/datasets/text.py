@@ -170,7 +170,7 @@ class TextDataset(Dataset):
         known: Tokenizers | None = None,
         flags: Collection[str] = (),
     ) -> Dataset:
-        for kind in hooks.datasets():
+        for kind in hooks.load_all("datasets"):
             if kind.suits(files, config, known):
                 return kind(files, config, known, flags)
         require(config.loss_on is None, "loss_on needs a plugin that reads conversations: chat")
