@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from seqgen import hooks
 from seqgen.engines.ops import ops_of, without_gradients
-from seqgen.errors import SeqgenError, UsageError
+from seqgen.errors import SeqgenError, UsageError, ran_out_of_memory
 from seqgen.generation.continuation import Continuation
 from seqgen.generation.processors import normalise
 from seqgen.generation.prompts import Prompt, open_sources
@@ -491,7 +491,7 @@ class Answer:
                 )
             if self.asked.usage:
                 yield self.event([], self.usage)
-        except SeqgenError as error:
+        except Exception as error:  # of any kind: the status of the response has been sent
             yield f"data: {json.dumps(refusal(error).body)}\n\n"
         finally:
             self.cancel()
@@ -807,6 +807,8 @@ def refusal(error: Exception) -> Refused:
         return Refused("the body is nested too deeply")
     if isinstance(error, SeqgenError):
         return protocol.refused(error)
+    if ran_out_of_memory(error):
+        return Refused("the server has run out of memory: ask for fewer or shorter texts", 503)
     return Refused("the server has failed; its log says how", 500)
 
 

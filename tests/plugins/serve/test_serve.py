@@ -564,6 +564,25 @@ def test_streams_end_with_usage(client):
     assert tokens == [choice["logprobs"]["token_logprobs"] for choice in whole["choices"]]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(MemoryError(), "run out of memory"), (RuntimeError("broken"), "its log says how")],
+)
+def test_any_error_of_a_stream_is_sent_to_the_client(client, monkeypatch, error, said):
+    def fail(batch):
+        raise error
+
+    monkeypatch.setattr(text_batch.TextBatch, "draw", fail)
+    body = {"model": NAMES["lstm"], "stream": True, "max_tokens": 6}
+    with client.stream("POST", "/v1/completions", json=body) as response:
+        assert response.status_code == 200
+        lines = [line for line in response.iter_lines() if line]
+    assert said in json.loads(lines[-2].removeprefix("data: "))["error"]["message"]
+    assert lines[-1] == "data: [DONE]"
+    monkeypatch.undo()
+    assert complete(client, "lstm", max_tokens=6)["choices"]
+
+
 TOKENIZED = ("rnn-relu-byte", "lstm-lines-bpe", "lstm-unigram", "ngram-whitespace")
 KEYS = ("token_ids", "text_offset")
 OF_OTHERS = ("imported-gpt2", "imported-llama", "ngram-words")
