@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +16,8 @@ class WandbRun(Tracker):
     def begin(self, settings: Mapping[str, Any]) -> None:
         import wandb
 
-        about = f"{self.stored.name} {json.dumps(settings, sort_keys=True, default=str)}"
+        # Settings may be revised during a run, but not when it was created.
+        about = f"{self.stored.name} {self.stored.record['created']}"
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "seqgen"),
             name=self.stored.name,

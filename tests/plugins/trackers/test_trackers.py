@@ -116,6 +116,24 @@ def test_trackers_get_settings_figures_samples_and_the_result(cli, text, monkeyp
     assert first["id"] == second["id"] and first["mode"] == "offline"
 
 
+def test_a_run_of_wandb_keeps_its_id_when_settings_are_revised(monkeypatch):
+    """As regularisation is during a run with a time budget."""
+    from seqgen.plugins.trackers.wandb_run import WandbRun
+
+    fake = FakeTracker("wandb")
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+
+    def id_of(name, created, dropout):
+        stored = types.SimpleNamespace(name=name, record={"created": created})
+        WandbRun(types.SimpleNamespace(stored=stored, step=0)).begin({"dropout": dropout})
+        return fake.began[-1]["id"]
+
+    begun = "2026-11-28T08:00:00+00:00"
+    assert id_of("x", begun, 0.1) == id_of("x", begun, 0.3)
+    others = id_of("y", begun, 0.1), id_of("x", "2026-11-28T08:00:01+00:00", 0.1)
+    assert len({id_of("x", begun, 0.1), *others}) == 3
+
+
 @pytest.mark.parametrize("tracker", ["trackio", "wandb"])
 @pytest.mark.parametrize(
     ("fails", "said"),
