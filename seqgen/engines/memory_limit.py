@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,13 @@ from seqgen.errors import SeqgenError
 BYTES = 4  # of a number in float32
 # For each parameter its gradient, and one thing at least that the update rule remembers.
 TRAINING_COPIES = 3
-CGROUP = Path("/sys/fs/cgroup/memory.max")
+# The control groups of this process, and where systems mount them: version 2, then version 1.
+CGROUPS = Path("/proc/self/cgroup")
+OF_MEMORY = re.compile(r"^\d+:(?:.*\bmemory\b.*)?:(/.*)$", re.MULTILINE)
+CGROUP_LIMITS = (
+    (Path("/sys/fs/cgroup"), "memory.max"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+)
 
 
 def return_freed_memory() -> None:
@@ -139,11 +147,16 @@ def parameter_count(model_class: type[Any], config: Any) -> int:
 def memory() -> int:
     """Read the number of bytes of memory that this process may use."""
     limits = [1 << 62]
-    try:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # not on this system
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        limits.append(int(CGROUP.read_text("ascii")))
-    except (AttributeError, OSError, ValueError):  # not on this system; or no limit: "max"
-        pass
+    groups = {"/"}  # which is the group of the process itself in a container
+    with contextlib.suppress(OSError, ValueError):
+        groups.update(OF_MEMORY.findall(CGROUPS.read_text("utf-8", "replace")))
+    for (mount, name), group in itertools.product(CGROUP_LIMITS, groups):
+        place = mount / group.lstrip("/")
+        for folder in (place, *place.parents):  # the limits of all groups above hold, too
+            with contextlib.suppress(OSError, ValueError):  # none there; or no limit: "max"
+                limits.append(int((folder / name).read_text("ascii")))
     return min(limits)
 
 
