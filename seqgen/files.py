@@ -313,12 +313,14 @@ def delete_own(path: Path, root: Path, is_own: Callable[[IO[bytes]], bool]) -> b
         status = os.fstat(file.fileno())
         if not (stat.S_ISREG(status.st_mode) and take_lock(file) and is_own(file)):
             return False
-        if not os.path.samestat(status, os.stat(name, dir_fd=folder, follow_symlinks=False)):
-            return False
-        if not OPEN_FILES_MOVE:
-            file.close()
         try:
+            if not os.path.samestat(status, os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                return False
+            if not OPEN_FILES_MOVE:
+                file.close()
             os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:  # another process has deleted it meanwhile
+            return False
         except OSError as error:
             raise _error_about(path, error) from None
         return True

@@ -76,6 +76,21 @@ def test_a_file_that_is_taken_for_a_leftover_at_once_is_made_again(tmp_path, mon
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("call", ["stat", "unlink"])
+def test_a_file_that_another_process_deletes_meanwhile_is_no_error(tmp_path, monkeypatch, call):
+    path, original = tmp_path / "leftover", getattr(os, call)
+    path.write_bytes(b"own")
+
+    def late(*args, **more):
+        path.unlink(missing_ok=True) if call == "stat" else original(*args, **more)
+        return original(*args, **more)
+
+    monkeypatch.setattr(os, call, late)
+    assert not delete_own(path, tmp_path, lambda file: True)
+    monkeypatch.undo()
+    assert not path.exists()
+
+
 def test_a_file_system_without_locks_is_no_other_process(tmp_path, monkeypatch):
     """As some network file systems are; what another process locks is not deleted either."""
     path = tmp_path / "lock"
