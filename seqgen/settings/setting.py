@@ -10,6 +10,7 @@ import math
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin
@@ -464,9 +465,9 @@ def _options(kind: Any) -> tuple[dict[Any, Any], list[str]]:
 
 
 def _number(value: Any, kind: type) -> int | float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, Real | str):  # NumPy's numbers, too
         return None
-    if kind is int and isinstance(value, int | str):
+    if kind is int and isinstance(value, Integral | str):
         with contextlib.suppress(ValueError):
             return int(value)  # exact, which a large seed is not as a float
     try:

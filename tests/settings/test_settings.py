@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from architectures import RECURRENT
 from helpers_cli import needs, refusal
@@ -78,6 +79,15 @@ def test_what_is_no_count_is_refused(text):
 def test_wrong_settings_are_named(more, message):
     with pytest.raises(UsageError, match=message):
         TrainingConfig(**more)
+
+
+def test_numbers_of_numpy_are_numbers():
+    config = TrainingConfig(minutes=np.int32(3), lr=np.float32(0.5), seed=np.int64(7))
+    assert (config.minutes, config.lr, config.seed) == (3.0, 0.5, 7)
+    assert [type(x) for x in (config.minutes, config.lr, config.seed)] == [float, float, int]
+    for wrong in (np.float64(0.5), np.bool_(True), np.array([1, 2]), np.float32("nan")):
+        with pytest.raises(UsageError, match="seed must be a whole number"):
+            TrainingConfig(seed=wrong)
 
 
 def test_each_schedule_has_its_own_warm_up_and_end():
