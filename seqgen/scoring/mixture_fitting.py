@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 DIGITS = 4
 # Decimals that are kept of the greatest weight, which is what the others leave of 1.
 EXACT = 12
+NO_TOKEN = "there is no token to fit weights on"
 
 # A model -> what `score` gives for each token of a text: (N,), or (N, 1 + F) with `flatnesses`.
 Columns = Callable[[InferenceModel], np.ndarray]
@@ -204,10 +205,12 @@ def _fit_parts(log_probs: np.ndarray) -> tuple[list[float], int, float]:
     """Fit weights of models (N, K) by EM; return iterations and nats per token too.
 
     Raises:
-        SeqgenError: the text is impossible under every part.
+        SeqgenError: there is no token, or all are impossible under every part.
     """
+    if not log_probs.size:
+        raise SeqgenError(NO_TOKEN)
     if not (log_probs > -np.inf).any():
-        raise SeqgenError("there is no token to fit weights on")
+        raise SeqgenError("every token is impossible under every part: no weights fit this text")
     weights, history = fit_weights(log_probs)
     weights = rounded(weights, log_probs.shape[0])
     nats = -float(mix_log_probs(log_probs, np.array(weights)).mean())
@@ -240,7 +243,7 @@ def _columns(
     else:
         corpus = loaded.encode(text, scoring.documents)
     if not corpus.tokens.size:
-        raise SeqgenError("there is no token to fit weights on")
+        raise SeqgenError(NO_TOKEN)
 
     def columns(part: InferenceModel) -> np.ndarray:
         direction = loaded.data.direction

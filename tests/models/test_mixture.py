@@ -29,6 +29,7 @@ from seqgen.models.recurrent.cells.lstm import LSTMConfig
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.models.transformer.model import Transformer
 from seqgen.models.transformer.settings import TransformerConfig
+from seqgen.scoring import mixture_fitting
 from seqgen.scoring.mixture_fitting import fit, rounded
 from seqgen.scoring.perplexity import perplexity
 from seqgen.store.loading import load
@@ -252,6 +253,15 @@ def test_what_cannot_be_mixed_says_why(tmp_path):
         load("A+C")
     with pytest.raises(UsageError, match="give -m A"):
         fit(load("A"), [HELD_OUT])
+
+
+def test_no_token_to_fit_on_is_said_apart_from_tokens_that_are_impossible():
+    with pytest.raises(SeqgenError, match="there is no token to fit weights on"):
+        mixture_fitting._fit_parts(np.zeros((0, 2)))
+    with pytest.raises(SeqgenError, match="every token is impossible under every part"):
+        mixture_fitting._fit_parts(np.full((3, 2), -np.inf))
+    one_possible = np.array([[-np.inf, -np.inf], [-np.inf, -1.0]])
+    assert mixture_fitting._fit_parts(one_possible)[0] == [0.0, 1.0]
 
 
 def test_the_fit_is_what_perplexity_then_gives(tmp_path):
