@@ -27,8 +27,9 @@ Path = tuple[()] | tuple[tuple, int, bytes]
 
 BYTE_VALUES = 256
 END, UNKNOWN = ByteTokenizer.eos_id, ByteTokenizer.unk_id
-# The last word is compared with the tokenizer's own split, but no more than about so many bytes.
-REACH = 24
+# The last word is compared with the tokenizer's own split, but no more than about so many bytes;
+# of longer words more, where the end alone is split otherwise.
+REACHES = 24, 96
 # What may stand behind white space and decide how it is split.
 FOLLOWERS = "a", ".", "1", "\n", "\ua66e", "\ufdfa", "\u4e2d"
 # Two letters that few vocabularies have: an unknown piece that may go on does so with one of them.
@@ -257,13 +258,16 @@ class Segmentation:
             growing: it is an unknown piece that goes on after the text.
         """
         raw, tokens, first = text, (token,), b""
-        while path and len(raw) < REACH and not (first[:1].isspace() and first.strip()):
-            path, before, first = path
-            raw, tokens = first + raw, (before, *tokens)
-        key = raw, tokens, growing
-        if key not in self._own:
-            self._own[key] = self._splits(raw, list(tokens), growing)
-        return self._own[key]
+        for reach in REACHES:
+            while path and len(raw) < reach and not (first[:1].isspace() and first.strip()):
+                path, before, first = path
+                raw, tokens = first + raw, (before, *tokens)
+            key = raw, tokens, growing
+            if key not in self._own:
+                self._own[key] = self._splits(raw, list(tokens), growing)
+            if self._own[key] or len(raw) < reach:
+                return self._own[key]
+        return False
 
     def path_of(self, tokens: Sequence[int]) -> Path:
         """Make a path of tokens; those that are no text begin a new one."""
@@ -301,7 +305,8 @@ class Segmentation:
             return any(self._ids(raw + letter.encode()) == tokens for letter in RARE_LETTERS)
         if ids == tokens:
             return True
-        followers = FOLLOWERS if raw[-1:].isspace() and tokens[-1] != self.unknown else ()
+        ends_blank = raw.decode()[-1:].isspace()
+        followers = FOLLOWERS if ends_blank and tokens[-1] != self.unknown else ()
         return any(self._ids(raw + c.encode())[: len(tokens)] == tokens for c in followers)
 
     def _ids(self, raw: bytes) -> list[int] | None:

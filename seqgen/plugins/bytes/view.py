@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
     from seqgen.text.tokenizers import Tokenizer
 
-# What tokenizers change that normalise texts: white space, capitals, accents.
+# What tokenizers change that normalise texts: white space, capitals, accents. Some put a space
+# before a text that begins with none.
 PROBE = " The  Day\n\n\tCafe\u0301 \u00e9 12!\n"
+PROBES = PROBE, PROBE.lstrip()
+# Characters that few vocabularies have, which become tokens of single bytes or unknown.
+RARE = "\u4e2d\U0001f600"
 # The option of the view that keeps every cover, or the N most probable.
 ALL_COVERS = re.compile(r"all(,[0-9]*[1-9][0-9]*)?")
 # How many covers of a text are kept.
@@ -101,7 +105,12 @@ def keeps_texts(tokenizer: Tokenizer) -> bool:
     Tokenizers over bytes of which a few are missing, such as SmolLM2's, are not lossless, but keep
     all texts without these.
     """
-    return tokenizer.lossless or tokenizer.text_bytes(tokenizer.encode(PROBE)) == PROBE.encode()
+
+    def keeps(text: str) -> bool:
+        return b"".join([tokenizer.token_bytes[i] for i in tokenizer.encode(text)]) == text.encode()
+
+    keeps_rare = tokenizer.unk_id in tokenizer.encode(RARE) or keeps(RARE)
+    return tokenizer.lossless or (all(map(keeps, PROBES)) and keeps_rare)
 
 
 def seen_by_bytes(

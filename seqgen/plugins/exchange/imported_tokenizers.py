@@ -126,6 +126,8 @@ def blocks(chunks: Iterable[str], size: int = BLOCK) -> Iterator[str]:
 LOOK_BACK = 4
 # Ids that a file may leave out; arrays are as long as the largest.
 MOST_GAPS = 1000
+# The names of tokens that stand for single bytes of unknown characters.
+BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 SPECIAL_IDS = ("bos_id", "eos_id", "pad_id", "unk_id", "source_bos_id")
 
 
@@ -207,6 +209,16 @@ class TokenizerFromElsewhere(Tokenizer):
 
     def decoder(self, history: Sequence[int] = ()) -> Decoder:
         return WindowDecoder(self, history)
+
+    @cached_property
+    def token_bytes(self) -> list[bytes]:
+        # A byte token by itself decodes to U+FFFD.
+        texts = super().token_bytes
+        if self.complete:
+            for token, text in enumerate(texts):
+                if byte := BYTE_PIECE.fullmatch(self.name_of(token) or ""):
+                    texts[token] = bytes.fromhex(byte[1]) if text else b""
+        return texts
 
     def facts(self) -> dict[str, Any]:
         special = {name: getattr(self, name) for name in SPECIAL_IDS}
