@@ -45,7 +45,7 @@ def check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         rule = "use letters, digits and . _ -, and begin with a letter or digit"
         if ":" in name:
-            rule = "-m takes NAME:bytes and NAME:WEIGHT, and nothing else takes a colon"
+            rule = "a name has no colon; to read models, -m takes NAME:bytes, and A:0.7+B:0.3"
         raise UsageError(f"{name!r} cannot be a model's name: {rule}")
 
 
