@@ -286,7 +286,7 @@ def test_refusals_are_one_line(capsys):
         "gru:bytes=some": "a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes=some",
         "gru:bytes=": "a model is seen as :bytes, :bytes=all or :bytes=all,N, not :bytes=",
         "gru:bytes=all,\u0665": "not :bytes=all,\u0665",
-        "gru:byte": "'gru:byte' cannot be a model's name: a name has no colon; to read models, -m takes",
+        "gru:byte": "'gru:byte' cannot be a model's name: a name has no colon; to read models,",
         ":bytes": "cannot be a model's name",
         "nobody:bytes": "there is no model named 'nobody'",
         "gru:bytes:0.5": "cannot be a model's name",
