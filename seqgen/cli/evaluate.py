@@ -165,7 +165,7 @@ def _measurements(
     asked: Measures, inputs: Inputs, scoring: TextScoring, seed: FixedSeed
 ) -> Measurements:
     """List the measurements to run: the requested ones, or all that apply."""
-    from seqgen.generation.passages import Protocol
+    from seqgen.generation.passages import ContinuationProtocol
     from seqgen.scoring.evaluate import Measurements
 
     everything = not (asked.perplexity or asked.writes or asked.added_files)
@@ -176,7 +176,9 @@ def _measurements(
         added=asked.of_texts,
         of_files=[(one, one.read(inputs.open(one.files))) for one in asked.of_files],
         scoring=Scoring(**asdict(scoring)),
-        protocol=Protocol(passages=asked.passages, seed=seed.seed, batch_size=scoring.batch_size),
+        protocol=ContinuationProtocol(
+            passages=asked.passages, seed=seed.seed, batch_size=scoring.batch_size
+        ),
         lenient=everything,
     )
 
@@ -301,8 +303,10 @@ def _row(
     texts: Iterable[dict[str, Any] | None] = (),
 ) -> list[str]:
     """Format one figure of every model as a table row; the last column is the reference text's."""
-    models, own = ([MISSING if r is None else show(r) for r in each] for each in (of_models, texts))
-    of_text = own[0] if len(set(own)) == 1 else MISSING if own else ""
+    models, cells = (
+        [MISSING if r is None else show(r) for r in each] for each in (of_models, texts)
+    )
+    of_text = cells[0] if len(set(cells)) == 1 else MISSING if cells else ""
     return [label, *models, of_text]
 
 

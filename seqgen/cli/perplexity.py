@@ -291,8 +291,10 @@ class ScoreOutput:
         several = len(models) > 1
         if several and not self.out.json:
             self.out.notice("\t".join(["best", *(f"bits/char {name}" for name in names), "line"]))
+        # Each model converts the newlines of a line if it was trained that way.
+        reader = max(models, key=lambda loaded: loaded.data.newlines == "keep")
         for source in sources:
-            text = as_text(models[0], source)
+            text = as_text(reader, source)
             for liked in at_least_one(attribute_lines(models, text, self.scoring), source.name):
                 best, lines = liked.best, liked.lines
                 look = looks.at(models[0], lines[0])

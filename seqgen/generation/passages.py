@@ -19,8 +19,8 @@ WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """Protocol for continuing held-out passages, at temperature 1 without filters.
+class ContinuationProtocol:
+    """ContinuationProtocol for continuing held-out passages, at temperature 1 without filters.
 
     Attributes:
         passages: how many, one at least, spread evenly over the text; fewer if it is short.
@@ -55,7 +55,7 @@ class Passage:
     ends: bool = False
 
 
-def find_passages(text: str, documents: Documents, protocol: Protocol) -> list[Passage]:
+def find_passages(text: str, documents: Documents, protocol: ContinuationProtocol) -> list[Passage]:
     """Cut prompts with real continuations out of a text: from a stream, or from lines.
 
     Raises:
@@ -68,7 +68,7 @@ def find_passages(text: str, documents: Documents, protocol: Protocol) -> list[P
     return passages
 
 
-def _of_stream(text: str, protocol: Protocol) -> Iterator[Passage]:
+def _of_stream(text: str, protocol: ContinuationProtocol) -> Iterator[Passage]:
     spans = [match.span() for match in WORD.finditer(text)]
     whole = protocol.prefix_words + protocol.words
     prefix = protocol.prefix_words if len(spans) >= whole else len(spans) // 2
@@ -83,7 +83,7 @@ def _of_stream(text: str, protocol: Protocol) -> Iterator[Passage]:
         yield Passage(text[passage_spans[0][0] : cut], text[cut : passage_spans[-1][1]])
 
 
-def _of_lines(text: str, protocol: Protocol) -> Iterator[Passage]:
+def _of_lines(text: str, protocol: ContinuationProtocol) -> Iterator[Passage]:
     lines = [line for line in text.split("\n") if line.strip()]
     count = min(protocol.passages, len(lines))
     for number in range(count):
@@ -98,7 +98,7 @@ def _of_lines(text: str, protocol: Protocol) -> Iterator[Passage]:
 
 
 def continue_passages(
-    loaded: LoadedModel, passages: Sequence[Passage], protocol: Protocol
+    loaded: LoadedModel, passages: Sequence[Passage], protocol: ContinuationProtocol
 ) -> list[str]:
     """Generate the model's own continuation of every passage.
 

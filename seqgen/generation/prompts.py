@@ -100,7 +100,7 @@ def batches(
         for text in texts:
             text, cut = whole_characters(text) if isinstance(text, bytes) else (text, b"")
             if isinstance(text, str):
-                text = _as_read(loaded, text, isinstance(prompts, Lines))
+                text = loaded.with_newlines(text, isinstance(prompts, Lines))
             problem = _problem(loaded, text, index, prompts)
             if problem is None:
                 prompt = read_prompt(loaded, index, text)
@@ -154,13 +154,6 @@ def open_sources(loaded: LoadedModel, batch: Sequence[Prompt]) -> tuple[Opens | 
     if (cut := next((prompt for prompt in batch if prompt.cut), None)) is not None:
         raise SeqgenError(f"prompt {cut.index} is not UTF-8 text: it ends inside a character")
     return loaded.conditioning.opens(loaded.model, [prompt.source_tokens for prompt in batch])
-
-
-def _as_read(loaded: LoadedModel, text: str, line: bool) -> str:
-    """Normalise a prompt's newlines as in training; lines get none at the end."""
-    if loaded.data.newlines != "lf" or "\r" not in text:
-        return text
-    return (text + "\n").replace("\r\n", "\n")[:-1] if line else text.replace("\r\n", "\n")
 
 
 def _too_long(

@@ -29,7 +29,7 @@ from seqgen.store.loading import is_language_model
 from seqgen.text.corpus import Unknowns
 from seqgen.text.encoding import lines_of_tokens
 from seqgen.text.pairs import Pairs
-from seqgen.text.reading import lines, unix_newlines
+from seqgen.text.reading import lines
 from seqgen.wording import ShortRepr, column, plural
 
 if TYPE_CHECKING:
@@ -203,13 +203,8 @@ def share_held_out_text(models: Sequence[LoadedModel]) -> bool:
 
 
 def as_read(loaded: LoadedModel, text: str | Pairs) -> str | Pairs:
-    """Convert CRLF to LF in a text if the model was trained that way.
-
-    Pairs are returned as they are: their lines have been read, and have no ends.
-    """
-    if isinstance(text, Pairs) or loaded.data.newlines != "lf":
-        return text
-    return "".join(unix_newlines([text]))
+    """Convert the newlines of a text as the model reads them; pairs have been read as lines."""
+    return text if isinstance(text, Pairs) else loaded.with_newlines(text)
 
 
 def newlines_warning(models: Sequence[LoadedModel], text: str | Pairs) -> str | None:
@@ -291,10 +286,10 @@ def compare(
     ]
     if not translates:
         return [Comparison(**record) for record in records]
-    written = _translations(models, text, translating, seed, resamples)
+    translations = _translations(models, text, translating, seed, resamples)
     return [
         PairComparison(**record, perplexity=score.totals.perplexity, **figures)
-        for record, score, figures in zip(records, scores, written, strict=True)
+        for record, score, figures in zip(records, scores, translations, strict=True)
     ]
 
 

@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation.passages import Protocol, continue_passages, find_passages
+from seqgen.generation.passages import ContinuationProtocol, continue_passages, find_passages
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
 from seqgen.scoring.perplexity import for_model, open_held_out, perplexity, scoring_signature
 from seqgen.scoring.translations import Translating, translate, translation_record
 from seqgen.settings.scoring import BleuOptions, FileMeasure, Scoring, TextMeasure
 from seqgen.text.pairs import Pairs
-from seqgen.text.reading import unix_newlines
 from seqgen.text.tokenfile import TokenFile
 from seqgen.wording import ShortRepr
 
@@ -46,7 +45,7 @@ class Measurements:
     bleu: bool = True
     diversity: bool = True
     scoring: Scoring = field(default_factory=Scoring)
-    protocol: Protocol = field(default_factory=Protocol)
+    protocol: ContinuationProtocol = field(default_factory=ContinuationProtocol)
     translating: Translating = field(default_factory=Translating)
     added: Sequence[TextMeasure] = ()
     of_files: Sequence[tuple[FileMeasure, Any]] = ()
@@ -130,7 +129,7 @@ def evaluate(
             (`to_measure.lenient`) nothing can be had.
     """
     text, file = _read(loaded, text, file, to_measure)
-    score, written, missing = None, {}, {}
+    score, figures_of_texts, missing = None, {}, {}
 
     def attempt(what: str, measure: Callable[[], Any]) -> Any | None:
         """Take a measure; note why and return None if it fails and may be left out."""
@@ -151,8 +150,8 @@ def evaluate(
         what, write = "continuations", _continue
         if loaded.conditioning.is_source:
             what, write = "translations", _translate
-        written = attempt(what, lambda: write(loaded, text, to_measure)) or {}
-    if to_measure.lenient and score is None and not written:
+        figures_of_texts = attempt(what, lambda: write(loaded, text, to_measure)) or {}
+    if to_measure.lenient and score is None and not figures_of_texts:
         raise SeqgenError(next(iter(missing.values())))
     added = {
         one.key: one.measure(loaded, content, to_measure.scoring) if one.is_asked else None
@@ -164,14 +163,14 @@ def evaluate(
         parameters=loaded.model.parameter_count(),
         file=file,
         perplexity=score,
-        bleu=written.get("bleu"),
-        diversity=written.get("diversity"),
-        added=added | {one.key: written.get(one.key) for one in to_measure.added},
+        bleu=figures_of_texts.get("bleu"),
+        diversity=figures_of_texts.get("diversity"),
+        added=added | {one.key: figures_of_texts.get(one.key) for one in to_measure.added},
         missing=missing,
     )
     if not loaded.conditioning.is_source:
         return evaluation
-    return PairEvaluation(**vars(evaluation), translations=written.get("translations"))
+    return PairEvaluation(**vars(evaluation), translations=figures_of_texts.get("translations"))
 
 
 def _read(
@@ -188,9 +187,7 @@ def _read(
     if isinstance(text, Pairs) != loaded.conditioning.in_pairs and text is not None:
         reads = "pairs" if loaded.conditioning.in_pairs else "text"
         raise UsageError(f"{loaded.stored.name} is measured on {reads}: give that")
-    if isinstance(text, str) and loaded.data.newlines == "lf":
-        text = "".join(unix_newlines([text]))
-    return text, file
+    return loaded.with_newlines(text) if isinstance(text, str) else text, file
 
 
 def _continue(
@@ -205,16 +202,16 @@ def _continue(
         raise SeqgenError(f"{loaded.stored.name} writes from right to left: nothing is continued")
     scoring = for_model(loaded, to_measure.scoring)
     passages = find_passages(text, scoring.documents, to_measure.protocol)
-    written = continue_passages(loaded, passages, to_measure.protocol)
+    continuations = continue_passages(loaded, passages, to_measure.protocol)
     real = [one.rest for one in passages]
     figures: dict[str, Any] = {}
     if to_measure.bleu:
-        figures["bleu"] = continuation_bleu(real, written)
+        figures["bleu"] = continuation_bleu(real, continuations)
     if to_measure.diversity:
-        figures["diversity"] = _diversity(real, written)
+        figures["diversity"] = _diversity(real, continuations)
     for measure in to_measure.added:
         if measure.is_asked:
-            figures[measure.key] = measure.measure(loaded, real, written)
+            figures[measure.key] = measure.measure(loaded, real, continuations)
     digest = hashlib.sha256(text.encode()).hexdigest()
     protocol = to_measure.protocol
     signature = scoring_signature(

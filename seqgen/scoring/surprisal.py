@@ -97,10 +97,11 @@ def _score_group(
 ) -> Iterator[ScoredLine]:
     """Score a group of lines, or of targets of pairs, in one batch."""
     if not loaded.conditioning.in_pairs:
-        yield from _score_texts(loaded, items, None, scoring)
+        yield from _score_texts(loaded, list(map(loaded.with_newlines, items)), None, scoring)
         return
     sources = loaded.conditioning.encode([source for source, _ in items])
-    lines_scored = _score_texts(loaded, [target + NEWLINE for _, target in items], sources, scoring)
+    targets = [loaded.with_newlines(target + NEWLINE) for _, target in items]
+    lines_scored = _score_texts(loaded, targets, sources, scoring)
     for line, (source, _), begin, end in zip(
         lines_scored, items, sources.starts, sources.ends, strict=True
     ):

@@ -144,6 +144,17 @@ class LoadedModel:
         """Return the start and end tokens of texts in a given document mode."""
         return self.framing.as_documents(self.tokenizer, self.data.documents, documents)
 
+    def with_newlines(self, text: str, line: bool = False) -> str:
+        """Convert CRLF to LF if the model was trained that way.
+
+        Args:
+            text: what it reads.
+            line: the text is a line without its LF.
+        """
+        if self.data.newlines != "lf" or "\r" not in text:
+            return text
+        return (text + "\n").replace("\r\n", "\n")[:-1] if line else text.replace("\r\n", "\n")
+
     def encode(
         self,
         chunks: Iterable[str],
@@ -284,8 +295,8 @@ class Conditioning(ABC):
         Raises:
             UsageError: it is one.
         """
-        written = f"{what} is for models of text; {self.name} writes from {self.written_from}"
-        require(not self.in_pairs, written)
+        reason = f"{what} is for models of text; {self.name} writes from {self.written_from}"
+        require(not self.in_pairs, reason)
 
     def require_sources(self, what: str | None) -> None:
         """Refuse a model without sources, such as one with labels.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seqgen.cli import run
 from seqgen.errors import SeqgenError, UsageError
-from seqgen.generation.passages import Protocol, continue_passages, find_passages
+from seqgen.generation.passages import ContinuationProtocol, continue_passages, find_passages
 from seqgen.metrics import bootstrap
 from seqgen.metrics.bootstrap import figure_signature
 from seqgen.metrics.diversity import distinct, diversity, repetition, zipf_exponent
@@ -350,22 +350,22 @@ def test_wilson_by_the_textbook():
 
 def test_passages_of_a_stream_are_pieces_of_it():
     text = " ".join(f"w{n}" for n in range(1000)) + "\n"
-    found = find_passages(text, "stream", Protocol(passages=10))
+    found = find_passages(text, "stream", ContinuationProtocol(passages=10))
     assert len(found) == 10
     for passage in found:
         assert passage.prefix + passage.rest in text
         assert (len(passage.prefix.split()), len(passage.rest.split())) == (32, 32)
     assert found[0].prefix.startswith("w0 ") and found[-1].rest.endswith(" w999")
-    assert len(find_passages(text, "stream", Protocol(passages=500))) == 15
-    (short,) = find_passages("one two three", "stream", Protocol())
+    assert len(find_passages(text, "stream", ContinuationProtocol(passages=500))) == 15
+    (short,) = find_passages("one two three", "stream", ContinuationProtocol())
     assert (short.prefix, short.rest) == ("one", " two three")
     for empty in ("", "one", "\n"):
         with pytest.raises(SeqgenError, match="too short"):
-            find_passages(empty, "stream", Protocol())
+            find_passages(empty, "stream", ContinuationProtocol())
 
 
 def test_passages_of_lines_are_their_halves():
-    found = find_passages("a b c \n\nd\n", "line", Protocol())
+    found = find_passages("a b c \n\nd\n", "line", ContinuationProtocol())
     assert [(p.prefix, p.rest, p.ends) for p in found] == [("a", " b c ", True), ("", "d", True)]
 
 
@@ -374,7 +374,7 @@ def test_continuations_are_as_long_as_the_real_ones():
     tokenizer = CharTokenizer("\nab ")
     case = next(c for c in CASES if c.architecture == "lstm")
     loaded = loaded_as(case.loud(vocab_size=tokenizer.vocab_size), tokenizer=tokenizer)
-    protocol = Protocol(passages=5, prefix_words=3, words=4)
+    protocol = ContinuationProtocol(passages=5, prefix_words=3, words=4)
     passages = find_passages(text, "stream", protocol)
     written = continue_passages(loaded, passages, protocol)
     assert [len(w) for w in written] == [len(p.rest) for p in passages]
@@ -578,6 +578,24 @@ def test_per_line_and_per_token_commands(cli, trained):
     shown, digits = out.splitlines()[:2]
     assert shown == TEXT.split("\n")[0]
     assert len(digits) == len(shown) + 1 and digits.isdigit()
+
+
+def test_each_of_several_models_reads_newlines_as_it_was_trained(cli, tmp_path):
+    """Whichever is named first; one has learned that a line ends with CR, the other converts it."""
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"ab ba\r\nba ab\r\n" * 20)
+    for newlines in ("keep", "lf"):
+        train = ("train", text, "--model", "ngram", "--order", "2", "--name", newlines, "-q")
+        assert cli(*train, "--newlines", newlines)[0] == 0
+    lines = ("perplexity", text, "--per-line", "--json")
+    alone = {name: records(cli(*lines, "-m", name)) for name in ("keep", "lf")}
+    for names in (("keep", "lf"), ("lf", "keep")):
+        both = records(cli(*lines, "-m", names[0], "-m", names[1]))
+        for name in names:
+            bits = [line["bits"][name] for line in both]
+            per_char = [one["bits_per_char"] * one["characters"] for one in alone[name]]
+            assert bits == pytest.approx(per_char)
+    assert alone["keep"][0]["characters"] == alone["lf"][0]["characters"] + 1
 
 
 def test_surprise_is_coloured_from_green_to_red():
