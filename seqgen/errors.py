@@ -109,8 +109,8 @@ def _nearness(typed: str, name: str) -> tuple[int, int] | None:
         return 0, edits
     if len(typed) >= SHORTEST_CLOSE and name.startswith(typed):
         return 1, apart
-    parts, own = set(typed.split("-")), set(name.split("-"))
-    in_words = longer - apart >= SHORTEST_CLOSE and (parts < own or own < parts)
+    parts, name_parts = set(typed.split("-")), set(name.split("-"))
+    in_words = longer - apart >= SHORTEST_CLOSE and (parts < name_parts or name_parts < parts)
     return (2, apart) if in_words else None
 
 

@@ -258,11 +258,11 @@ class InstalledPlugin:
 
     def load_all(self, targets: Iterable[str]) -> list[Any]:
         """Import several targets; skip those that fail with a warning each."""
-        found = []
+        objects = []
         for target in targets:
             with self.guarded(target):
-                found.append(self.load(target))
-        return found
+                objects.append(self.load(target))
+        return objects
 
     @contextlib.contextmanager
     def guarded(self, what: str) -> Iterator[None]:
@@ -325,9 +325,9 @@ def note_problem(problem: str) -> None:
 
 def new_problems() -> list[str]:
     """Return the warnings recorded since the last call."""
-    found = [*_waiting]
+    problems = [*_waiting]
     _waiting.clear()
-    return found
+    return problems
 
 
 def format_fault(error: BaseException) -> str:
@@ -338,17 +338,17 @@ def format_fault(error: BaseException) -> str:
 @functools.cache
 def plugins() -> tuple[InstalledPlugin, ...]:
     """Discover all plugins: seqgen's own by name, then those of other distributions."""
-    found: dict[str, InstalledPlugin] = {}
+    by_plugin_name: dict[str, InstalledPlugin] = {}
     for name, module, distribution, release in (*_own_plugins(), *_third_party_plugins()):
         plugin, reason = _import_plugin(module)
-        if name in found:
-            reason = f"{found[name].title} has the same name"
+        if name in by_plugin_name:
+            reason = f"{by_plugin_name[name].title} has the same name"
         if plugin is None or reason:
             left_out.append(SkippedPlugin(name, distribution, release, reason))
             note_problem(f"plugin {name} ({distribution} {release}) is left out: {reason}")
         else:
-            found[name] = InstalledPlugin(name, module, distribution, release, plugin)
-    return tuple(found.values())
+            by_plugin_name[name] = InstalledPlugin(name, module, distribution, release, plugin)
+    return tuple(by_plugin_name.values())
 
 
 def _own_plugins() -> Iterator[tuple[str, str, str, str]]:
@@ -366,7 +366,7 @@ def _third_party_plugins() -> list[tuple[str, str, str, str]]:
     `importlib.metadata`, which also reads entry points, takes 20 ms to load.
     """
     mark = f"[{GROUP}]".encode()
-    found: dict[str, list[tuple[str, str, str, str]]] = {}
+    rows_by_distribution: dict[str, list[tuple[str, str, str, str]]] = {}
     for folder in dict.fromkeys(sys.path):
         with contextlib.suppress(OSError):
             for entry in os.scandir(folder or "."):
@@ -376,8 +376,8 @@ def _third_party_plugins() -> list[tuple[str, str, str, str]]:
                         if mark in content:
                             about = _read_metadata(entry.path)
                             rows = [(*names, *about) for names in _parse_entry_points(content)]
-                            found.setdefault(about[0], rows)
-    return [row for name in sorted(found) for row in found[name]]
+                            rows_by_distribution.setdefault(about[0], rows)
+    return [row for name in sorted(rows_by_distribution) for row in rows_by_distribution[name]]
 
 
 def _content(path: str) -> bytes:
@@ -426,18 +426,18 @@ def by_name(field: str) -> Mapping[str, tuple[InstalledPlugin, Any]]:
     Args:
         field: of `Plugin`, such as "commands" or "formats".
     """
-    found: dict[str, tuple[InstalledPlugin, Any]] = {}
+    rows: dict[str, tuple[InstalledPlugin, Any]] = {}
     for one in plugins():
         for name, row in getattr(one.plugin, field).items():
-            if name in found:
-                noun, other = field.removesuffix("s").replace("_", " "), found[name][0].name
+            if name in rows:
+                noun, other = field.removesuffix("s").replace("_", " "), rows[name][0].name
                 note_problem(
                     f"plugin {one.title}: its {noun} {name} is left out: "
                     f"plugin {other} has one of this name"
                 )
             else:
-                found[name] = one, row
-    return found
+                rows[name] = one, row
+    return rows
 
 
 def former_flags() -> Mapping[tuple[str, str], tuple[str, str]]:

@@ -25,8 +25,8 @@ def mapped_tensors(
     path: Path, types: Mapping[str, str], whole: bool = False
 ) -> dict[str, np.ndarray] | None:
     """Memory-map the tensors of a file; see `mapped_with_header`."""
-    found = mapped_with_header(path, types, whole)
-    return None if found is None else found[0]
+    mapped = mapped_with_header(path, types, whole)
+    return None if mapped is None else mapped[0]
 
 
 def mapped_with_header(

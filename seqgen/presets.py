@@ -58,11 +58,11 @@ def _tables(folder: Path) -> dict[str, Any]:
 
 def _presets() -> dict[str, Preset]:
     """Collect the presets of the core, then of plugins; the first of a name counts."""
-    found = _read_all(_TABLES)
+    presets = _read_all(_TABLES)
     for plugin in hooks.plugins():
         with plugin.guarded("presets.toml"):
-            found = found | _read_all(_tables(plugin.folder)) | found
-    return found
+            presets = presets | _read_all(_tables(plugin.folder)) | presets
+    return presets
 
 
 def _read_all(tables: Mapping[str, Any]) -> dict[str, Preset]:

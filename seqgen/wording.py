@@ -78,7 +78,7 @@ def escape_controls(text: str, escape: str = "\\x{:02x}") -> str:
         text: it.
         escape: how to write the number of a character.
     """
-    return _CONTROLS.sub(lambda found: escape.format(ord(found[0]) & 0xFF), text)
+    return _CONTROLS.sub(lambda match: escape.format(ord(match[0]) & 0xFF), text)
 
 
 def column(

@@ -76,17 +76,17 @@ def all_commands() -> dict[str, Command]:
 
     The target of each is "module:name", with the whole name of the module.
     """
-    own = {name: replace(one, target=f"seqgen.cli.{one.target}") for name, one in COMMANDS.items()}
+    core = {name: replace(one, target=f"seqgen.cli.{one.target}") for name, one in COMMANDS.items()}
     added = {}
     for name, (plugin, one) in hooks.by_name("commands").items():
-        if name in own:
+        if name in core:
             hooks.note_problem(
                 f"plugin {plugin.title}: its command {name} is left out: seqgen has one of this "
                 "name"
             )
         elif " " not in name:  # else of a group, which adds it; see `make_app`
             added[name] = replace(one, target=f"{plugin.module}.{one.target}")
-    return own | added
+    return core | added
 
 
 class ProgramOptions(Options, panel=Panel.OTHER):

@@ -30,10 +30,10 @@ def plugins(chosen: PluginSelection, out: Output) -> None:
 
     A plugin that cannot be used is listed with the reason.
     """
-    found = [*map(_record, hooks.plugins()), *map(_left_out, hooks.left_out)]
+    rows = [*map(_record, hooks.plugins()), *map(_left_out, hooks.left_out)]
     records = [
         one
-        for one in found
+        for one in rows
         if not chosen.others or one.problem or one.distribution != hooks.DISTRIBUTION
     ]
     if out.records(records):

@@ -267,8 +267,8 @@ class InputCodec:
                 unknown += line.ids.count(self.tokenizer.unk_id)
                 unknown += getattr(line, "source_ids", []).count(of_sources.unk_id)
         if unknown:
-            written = f"written as <unk> (id {self.tokenizer.unk_id})"
-            self.out.notice(f"{count(unknown)} unknown, {written}")
+            as_unknown = f"written as <unk> (id {self.tokenizer.unk_id})"
+            self.out.notice(f"{count(unknown)} unknown, {as_unknown}")
 
     def put_decoded(self) -> None:
         """Decode ids and print their text."""
@@ -324,13 +324,13 @@ class InputCodec:
             # Read twice: to know where to cut, and to encode it.
             texts = (source.chunks(self.newlines) for source in sources)
             characters = sum(map(len, join_files(texts, self._ending)))
-            written = write_shards(
+            shards_done = write_shards(
                 folder, self.text, characters, shards, tokenizer, documents, progress, workers
             )
-        for number, done in enumerate(written):
+        for number, done in enumerate(shards_done):
             _put_written(shard_path(folder, number), done, self.out)
-        if len(written) < shards:
-            files = plural(len(written), "file")
+        if len(shards_done) < shards:
+            files = plural(len(shards_done), "file")
             self.out.notice(f"the text has only enough lines for {files}")
 
 

@@ -217,14 +217,14 @@ class BlockMatrix:
             start, stop, _ = index.indices(len(self))
             return self if (start, stop) == (0, len(self)) else BlockMatrix(self._cut(start, stop))
         ids = np.asarray(index)
-        found = np.empty((ids.size, self.shape[1]), np.float32)
+        rows = np.empty((ids.size, self.shape[1]), np.float32)
         flat, begin = ids.ravel(), 0
         for part in self.parts:
             here = (flat >= begin) & (flat < begin + len(part.raw))
             if here.any():
-                found[here] = dequantize(part.raw[flat[here] - begin], part.kind)
+                rows[here] = dequantize(part.raw[flat[here] - begin], part.kind)
             begin += len(part.raw)
-        return found.reshape(*ids.shape, -1)
+        return rows.reshape(*ids.shape, -1)
 
     def _cut(self, start: int, stop: int) -> Iterable[StoredRows]:
         begin = 0

@@ -176,9 +176,9 @@ def quantize_linear_layers(model: nn.Module, precision: str) -> None:
     for layer in layers:
         kind = OF_HEAD.get(precision, precision) if layer is model.head else precision
         layer.quantized = QUANTIZED[kind](layer.weight, layer.bias)
-        own = layer._parameters.get("weight")  # none where it is computed, as with adapters
-        if own is not None and id(own) not in read:
-            nothing = own.new_full((1, 1), math.nan).expand(own.shape)
+        weight = layer._parameters.get("weight")  # none where it is computed, as with adapters
+        if weight is not None and id(weight) not in read:
+            nothing = weight.new_full((1, 1), math.nan).expand(weight.shape)
             layer.weight = nn.Parameter(nothing, requires_grad=False)
 
 

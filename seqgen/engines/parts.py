@@ -165,11 +165,11 @@ class DropoutPiece(Piece):
 
     Attributes:
         p: its probability.
-        shares: whether one mask may serve all T.
+        shared: "time" if one mask serves all T; see `Dropout`.
     """
 
     p: float
-    shares: bool = False
+    shared: Literal["nothing", "time"] = "nothing"
 
     def over_arrays(self, weights: Weights, ops: Ops) -> Any:
         return NoDropout()
@@ -177,7 +177,7 @@ class DropoutPiece(Piece):
     def module(self) -> nn.Module:
         from seqgen.engines.dropout import Dropout
 
-        return Dropout(self.p, self.shares)
+        return Dropout(self.p, self.shared)
 
 
 class NoDropout:

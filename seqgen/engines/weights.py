@@ -80,10 +80,10 @@ def mapped_arrays(path: Path, whole: bool = False) -> dict[str, np.ndarray | Blo
     Raises:
         OSError, ValueError: the file is missing or damaged.
     """
-    found = mapped_with_header(path, STORED, whole)
-    if found is None:
+    mapped = mapped_with_header(path, STORED, whole)
+    if mapped is None:
         return None
-    tensors, header = found
+    tensors, header = mapped
     if any(about["dtype"] == "U8" and "rows" not in about for about in header.values()):
         return None
     return {name: _as_stored(array, header[name]) for name, array in tensors.items()}

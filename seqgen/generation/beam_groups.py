@@ -173,7 +173,7 @@ class Expansion:
         return -hypothesis.logprob - rank, place, token, rank, *others
 
     def candidates(self, group: Group) -> list[Candidate]:
-        """Yield the candidates of a group's live hypotheses, best first."""
+        """List the candidates of a group's live hypotheses, best first."""
         if id(group) not in self._known:
             self.order([group])
         return self._known[id(group)]

@@ -236,12 +236,12 @@ class Searcher(Generator):
         def begin(decoder: Decoder) -> Continuation:
             return self.open(decoder, self.limit(prompt))
 
-        written = [hypothesis.tokens for hypothesis in hypotheses]
+        texts = [hypothesis.tokens for hypothesis in hypotheses]
         if prompt.source is not None:
             reader = SourceReader(self.loaded, self.options.of_source)
-            yield from reader.finish(prompt, written, begin)
+            yield from reader.finish(prompt, texts, begin)
             return
-        for tokens in written:
+        for tokens in texts:
             text = begin(decoder_of(self.loaded, prompt.tokens, prompt.overlap))
             for token in tokens:
                 text.push(token)

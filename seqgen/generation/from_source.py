@@ -145,11 +145,11 @@ class SourceReader:
             for token in ids:
                 if not text.finish_reason:  # words that were copied may end the text before
                     text.push(token)
-            look = None
+            record = None
             if weights is not None:
                 pieces = written_pieces(decoders[1], ids, self.loaded.framing.stops, text.text)
-                look = self.look(prompt, ids, weights, pieces)
-            yield text.text, replace(prompt.of_source, look=look)
+                record = self.look(prompt, ids, weights, pieces)
+            yield text.text, replace(prompt.of_source, look=record)
 
     def look(
         self, prompt: Prompt, ids: Sequence[int], weights: np.ndarray, pieces: Sequence[bytes]
@@ -165,11 +165,11 @@ class SourceReader:
         options = self.options
         alignment = None
         if options.align or options.align_words:
-            written = sum(token not in self.loaded.framing.stops for token in ids)
-            mean = options.heads.mean(weights)[:written, prompt.content]
+            count = sum(token not in self.loaded.framing.stops for token in ids)
+            mean = options.heads.mean(weights)[:count, prompt.content]
             if options.align_words:
                 of_source = word_numbers(pieces_of(self.loaded.source_tokenizer, prompt.source))
-                mean = by_words(mean, word_numbers(pieces[:written]), of_source)
+                mean = by_words(mean, word_numbers(pieces[:count]), of_source)
             alignment = pharaoh(align(mean))
         return AttentionRecord(
             attention=weights if options.attention else None,
@@ -356,12 +356,12 @@ def whole_words(pieces: Sequence[bytes], words: Sequence[bytes]) -> list[str]:
     """
     raw = b"".join(pieces)
     ends, borders = (np.cumsum([0, *map(len, of)]).tolist() for of in (pieces, words))
-    found = []
+    overlapped = []
     for piece, number, (begin, end) in zip(
         pieces, word_numbers(pieces), pairwise(ends), strict=True
     ):
         begin += len(piece) - len(piece.lstrip())
         spans = [(a, b) for a, b in pairwise(borders) if a < end and b > begin]
         first, last = min([begin, *(a for a, _ in spans)]), max([end, *(b for _, b in spans)])
-        found.append("" if number is None else raw[first:last].decode(errors="ignore").strip())
-    return found
+        overlapped.append("" if number is None else raw[first:last].decode(errors="ignore").strip())
+    return overlapped

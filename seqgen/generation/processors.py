@@ -187,10 +187,10 @@ class Ban:
     @cached_property
     def after(self) -> dict[int, dict[tuple[int, ...], list[int]]]:
         """Map the prefixes of banned sequences, by length, to the tokens that complete them."""
-        found: dict[int, dict[tuple[int, ...], list[int]]] = {}
+        tokens_after: dict[int, dict[tuple[int, ...], list[int]]] = {}
         for *before, last in self.sequences:
-            found.setdefault(len(before), {}).setdefault(tuple(before), []).append(last)
-        return found
+            tokens_after.setdefault(len(before), {}).setdefault(tuple(before), []).append(last)
+        return tokens_after
 
     def __call__(self, history: Sequence[Sequence[int]], log_probs: np.ndarray) -> np.ndarray:
         removed = np.zeros_like(log_probs, dtype=bool)
@@ -334,9 +334,9 @@ class NgramIndex:
         return self._found(self._hash)
 
     def _found(self, key: int) -> set[int]:
-        own = self._after.get(key, set())
-        own = own if isinstance(own, set) else {own}
-        return own if self._base is None else own | self._base._found(key)
+        followers = self._after.get(key, set())
+        followers = followers if isinstance(followers, set) else {followers}
+        return followers if self._base is None else followers | self._base._found(key)
 
 
 @dataclass(frozen=True)

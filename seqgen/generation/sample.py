@@ -179,16 +179,16 @@ class Writer(Generator):
 
     def record(self, prompt: Prompt, row: Row, text: Continuation) -> Sample:
         """Make the record of a finished text."""
-        written, of_source = text.text, None
+        shown, of_source = text.text, None
         if prompt.source is not None:
             reader = SourceReader(self.loaded, self.options.of_source)
             begin = functools.partial(self.open, limit=row.max_tokens)
-            ((written, of_source),) = reader.finish(prompt, [text.ids], begin)
+            ((shown, of_source),) = reader.finish(prompt, [text.ids], begin)
         return Sample(
             index=row.prompt,
             sample=row.sample // self.options.candidates,
             prompt=prompt.text,
-            text=written,
+            text=shown,
             tokens=text.tokens,
             logprob=text.logprob,
             finish_reason=str(text.finish_reason),

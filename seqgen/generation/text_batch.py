@@ -211,7 +211,7 @@ class TextBatch:
             for place, text in zip(places, texts, strict=True):
                 by_policy.setdefault(id(text.policy), []).append(place)
             if len(by_policy) > 1:
-                return [step for own in by_policy.values() for step in self._draw_alike(own)]
+                return [step for part in by_policy.values() for step in self._draw_alike(part)]
             self._fail(texts, error)
             return []
         for text, token, logprob in zip(texts, *drawn, strict=True):
@@ -269,8 +269,8 @@ class TextBatch:
             return _choose(texts, self._own(drawer.logits(state) if drawer else logits))
         choose, steps = _draws_of(texts)
         drawn = choose.uniforms(_identities(texts), steps), policy.processors[0].distinct
-        found = drawer.draw(state, *drawn) if drawer else draw(logits, *drawn)
-        tokens, log_probs = (x.tolist() for x in found)
+        outcome = drawer.draw(state, *drawn) if drawer else draw(logits, *drawn)
+        tokens, log_probs = (x.tolist() for x in outcome)
         if UNSURE in tokens:
             places = [place for place, token in enumerate(tokens) if token == UNSURE]
             rows = drawer.logits(state.copy().select(places)) if drawer else logits[places]

@@ -31,13 +31,13 @@ def end_and_dead_end(tokenizer: Tokenizer) -> tuple[int, int]:
     reserved = dict.fromkeys(i for i in tokenizer.special_ids if i != tokenizer.unk_id)
     if tokenizer.eos_id in reserved:
         reserved = dict.fromkeys([tokenizer.eos_id, *reserved])
-    found = [*itertools.islice(itertools.chain(reserved, _unwritable(tokenizer, reserved)), 2)]
-    if len(found) < 2:
+    unwritable = [*itertools.islice(itertools.chain(reserved, _unwritable(tokenizer, reserved)), 2)]
+    if len(unwritable) < 2:
         raise SeqgenError(
             "the tokenizer has too few tokens without text to end texts of a given form: name an "
             "eos_token and a pad_token in its files"
         )
-    return found[0], found[1]
+    return unwritable[0], unwritable[1]
 
 
 def _unwritable(tokenizer: Tokenizer, reserved: Container[int]) -> Iterator[int]:

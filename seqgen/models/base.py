@@ -236,9 +236,9 @@ def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
     shared: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         shared.setdefault(id(parameter), []).append(name)
-    own = model.state_dict()
-    _require_types(tensors, own)
-    tensors = {name: x.to(own[name].dtype) if name in own else x for name, x in tensors.items()}
+    state = model.state_dict()
+    _require_types(tensors, state)
+    tensors = {name: x.to(state[name].dtype) if name in state else x for name, x in tensors.items()}
     read = model.load_state_dict(tensors, strict=False, assign=True)
     for names in shared.values():
         taken = next((name for name in names if name in tensors), None)
@@ -250,11 +250,11 @@ def take_weights(model: LanguageModel, tensors: dict[str, Tensor]) -> None:
 
 def _require_types(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     """Check that tensors have the model's data types; convert floating-point ones."""
-    found, expected = (
+    stored_types, expected = (
         {n: FLOATS if x.is_floating_point() else str(x.dtype)[6:] for n, x in each.items()}
         for each in (tensors, own)
     )
-    require_types(found, expected)
+    require_types(stored_types, expected)
 
 
 def _require_all(model: LanguageModel, missing: list[str], unexpected: list[str]) -> None:

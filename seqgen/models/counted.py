@@ -97,8 +97,8 @@ class CountedModel(LanguageModel):
         return self.arrays.step(tokens, state.as_arrays())
 
     def predictions(self, tokens: Tensor, state: State) -> tuple[Predictions, State]:
-        found, state = self.arrays.predictions(_array(tokens), state.as_arrays())
-        return _OverTensors(found, self._tensor), self._tensors(state)
+        log_probs, state = self.arrays.predictions(_array(tokens), state.as_arrays())
+        return _OverTensors(log_probs, self._tensor), self._tensors(state)
 
     @property
     def most_at_once(self) -> int:

@@ -135,13 +135,13 @@ class InitRecorder(TorchDispatchMode):
             return result
         if random:
             func(*_in_memory(args), **_in_memory(kwargs))
-        written = {place.key for place in _written(func, args, kwargs)}
+        changed = {place.key for place in _written(func, args, kwargs)}
         read = {place.key for place in given}
-        written |= {place.key for place in results} - read  # others are views
-        if written:
-            for storage in written:
+        changed |= {place.key for place in results} - read  # others are views
+        if changed:
+            for storage in changed:
                 self._writers[storage].append(len(self._operations))
-            needs = frozenset(read | written)
+            needs = frozenset(read | changed)
             operation = Operation(func, args, kwargs, results, needs, before)
             self._operations.append(operation)
         return result
@@ -207,12 +207,12 @@ def _places(values: Any) -> list[TensorView]:
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[TensorView]:
     """List the places that an operation modifies in place."""
-    found = []
+    places = []
     for number, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[number] if number < len(args) else kwargs.get(argument.name)
-            found += _places(value)
-    return found
+            places += _places(value)
+    return places
 
 
 def _on_cpu(values: Any) -> Any:

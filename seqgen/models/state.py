@@ -44,9 +44,9 @@ class State:
 
     def tensors(self) -> list[Leaf]:
         """List the leaves in the order of `map`."""
-        found: list[Leaf] = []
-        self.map(lambda x: found.append(x) or x)
-        return found
+        leaves: list[Leaf] = []
+        self.map(lambda x: leaves.append(x) or x)
+        return leaves
 
     def named(self) -> dict[str, Leaf]:
         """List the leaves by their path of field names and tuple indices: `layers.0.1`."""

@@ -98,9 +98,9 @@ def all_gather_numbers(values: Sequence[float]) -> list[list[float]]:
     import torch
     import torch.distributed as dist
 
-    own = torch.tensor(values, dtype=torch.float64)
-    rows = [torch.empty_like(own) for _ in range(world_size())]
-    dist.all_gather(rows, own)
+    values_here = torch.tensor(values, dtype=torch.float64)
+    rows = [torch.empty_like(values_here) for _ in range(world_size())]
+    dist.all_gather(rows, values_here)
     return [row.tolist() for row in rows]
 
 

@@ -191,8 +191,8 @@ class Model:
         state = (opens or text_batch.without_sources(model.model))(handles)
         rows, ids = [], model.model.ids(np.array([prompt.tokens]))
         for begin in range(0, len(prompt.tokens), text_batch.PIECE):
-            found, state = model.model(ids[:, begin : begin + text_batch.PIECE], state)
-            rows.append(ops_of(found).array(found)[0])
+            logits, state = model.model(ids[:, begin : begin + text_batch.PIECE], state)
+            rows.append(ops_of(logits).array(logits)[0])
         return np.concatenate(rows).astype(np.float32)
 
     def _prompt(self, text: str) -> prompts.Prompt:

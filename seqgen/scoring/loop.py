@@ -155,9 +155,10 @@ def _score_rows(
 ) -> Iterator[Scored]:
     begin, end = corpus.first_targets[documents], corpus.ends[documents]
     state = opens(documents.tolist())
-    own, products = corpus.start is None, PIECE_PRODUCTS // max(1, model.parameter_count())
+    continues = corpus.start is None
+    products = PIECE_PRODUCTS // max(1, model.parameter_count())
     piece = min(PIECE, max(LEAST_PIECE, products))
-    before = corpus.tokens[begin - 1] if own else np.full(len(documents), corpus.start)
+    before = corpus.tokens[begin - 1] if continues else np.full(len(documents), corpus.start)
     while True:
         length = min(piece // len(documents) + 1, int((end - begin).max()))
         at = begin[:, None] + np.arange(length)

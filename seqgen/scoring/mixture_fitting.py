@@ -311,13 +311,13 @@ def distributions(
     mixture = joined(parts, [1.0] * len(parts))
     size = tokens.size * len(parts) * mixture.vocab_size
     read = DistributionSampler(mixture, every=-(-size // MOST_KEPT))
-    found = columns(read)  # (N, K + 2)
-    matched, numbers = found[:, -2:].T.astype(np.int64)
+    columns_read = columns(read)  # (N, K + 2)
+    matched, numbers = columns_read[:, -2:].T.astype(np.int64)
     places = np.flatnonzero(numbers >= 0)
     whole = np.concatenate(read.kept)[numbers[places]]
     _, orders = find_order_guide(parts)
     contexts = GateData(whole, tokens[places].astype(np.int64), matched[places], orders)
-    return Distributions(found[:, :-2], matched, places, contexts)
+    return Distributions(columns_read[:, :-2], matched, places, contexts)
 
 
 # The most rows, and tokens per row, on which weights are fitted after training; mostly that is all

@@ -137,8 +137,8 @@ class Options(Config):
         ):
             endings = " or ".join(flag.endings)
             name, read = cls.name_of(field), f"takes a file that ends in {endings}"
-            written = f"writes {endings} files: give {shorten(value)} such a name"
-            raise UsageError(f"{name} {written if flag.writes else read}")
+            reason = f"writes {endings} files: give {shorten(value)} such a name"
+            raise UsageError(f"{name} {reason if flag.writes else read}")
         return value
 
     @classmethod
@@ -148,8 +148,8 @@ class Options(Config):
         Those of its groups stand where the group does.
         """
         types, fields = cls.types(), cls.fields()
-        own = [name for name in cls.__annotations__ if name in fields]
-        for name in dict.fromkeys([*own, *fields]):
+        names = [name for name in cls.__annotations__ if name in fields]
+        for name in dict.fromkeys([*names, *fields]):
             if is_group(types[name]):
                 yield from types[name].flags()
             else:
@@ -191,8 +191,8 @@ class Options(Config):
     @property
     def groups(self) -> list[Options]:
         """The nested groups of options, in order."""
-        own = (getattr(self, name) for name in self.fields())
-        return [value for value in own if isinstance(value, Options)]
+        values = (getattr(self, name) for name in self.fields())
+        return [value for value in values if isinstance(value, Options)]
 
     @property
     def given(self) -> list[str]:

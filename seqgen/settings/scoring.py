@@ -191,8 +191,8 @@ class MetricOptions(ScoreOptions, panel=Panel.SCORES):
         every = []
         for metric in metrics:
             suits = "", f"--metric {metric}"
-            own = {name: value for name, value in given.items() if only_for(name) in suits}
-            every.append(BleuOptions(metric=metric, **own))
+            values = {name: value for name, value in given.items() if only_for(name) in suits}
+            every.append(BleuOptions(metric=metric, **values))
         return every
 
 

@@ -47,10 +47,10 @@ def adapt_recipe(given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[st
     """
     adapts = {} if given.get("lora") is None else ADAPTER_RECIPE
     recipe = {**recipe, **adapts}
-    own, rule = recipe.get("optimizer"), given.get("optimizer")
-    if rule is None or (rule == own and "lr" in RULE_RECIPES.get(own, {})):
+    default_rule, rule = recipe.get("optimizer"), given.get("optimizer")
+    if rule is None or (rule == default_rule and "lr" in RULE_RECIPES.get(default_rule, {})):
         return recipe
-    if "lr" in RULE_RECIPES.get(own, {}):
+    if "lr" in RULE_RECIPES.get(default_rule, {}):
         recipe["lr"] = ADAPTIVE_LR
     return {**recipe, **RULE_RECIPES.get(rule, {})}
 

@@ -120,9 +120,9 @@ def foreign_files() -> list[Path]:
     """
     foreign: dict[Path, None] = {}
     for folder in map(CacheFolder, map(cache_folder, KINDS)):
-        own = set(folder.own())
+        files = set(folder.own())
         there = [folder.link] if folder.link else sorted(folder.entries())
-        foreign |= dict.fromkeys(path for path in there if path not in own)
+        foreign |= dict.fromkeys(path for path in there if path not in files)
     return [*foreign]
 
 
@@ -379,18 +379,18 @@ class CacheFolder:
 
     def entries(self) -> list[Path]:
         """List the folder's entries in the order in which they may be deleted."""
-        found = sorted(self.path.iterdir()) if self.path.is_dir() else []
-        return sorted(found, key=lambda path: ORDER.get(_kind(path), -1))
+        files = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        return sorted(files, key=lambda path: ORDER.get(_kind(path), -1))
 
     def own(self) -> Iterator[Path]:
         """Yield the files that seqgen wrote."""
         for path in self.entries():
             try:
                 with open_file(path, "rb") as file:
-                    own = self._is_own(path, file)
+                    is_own = self._is_own(path, file)
             except OSError:  # a link, a folder, a pipe, or a file that cannot be read
                 continue
-            if own:
+            if is_own:
                 yield path
 
     def delete(self, path: Path) -> bool:

@@ -82,7 +82,7 @@ def tensor_pieces(
     metadata: dict[str, str] | None = None,
     columns: Mapping[str, Piece] | None = None,
 ) -> list[Piece]:
-    """Yield a safetensors file in pieces: the header, then each tensor without a copy.
+    """Return the pieces of a safetensors file: the header, then each tensor without a copy.
 
     Those that `columns` have are read from there, part by part. The rows of a matrix in blocks are
     bytes, and the metadata says what they are.

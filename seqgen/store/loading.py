@@ -204,8 +204,8 @@ def load_over_arrays(stored: StoredModel, whole: bool = False) -> LoadedModel | 
     if isinstance(stored, StoredMixture):
         parts = [load_over_arrays(part, whole) for part in stored.parts]
         return None if None in parts else _mixed(stored, parts)
-    found = stored.load_arrays(whole)
-    return None if found is None else _viewed(_assembled(stored, *found), stored.view)
+    network = stored.load_arrays(whole)
+    return None if network is None else _viewed(_assembled(stored, *network), stored.view)
 
 
 def load_stored(stored: StoredModel, device: torch.device, precision: Precision) -> LoadedModel:

@@ -201,15 +201,15 @@ def current_parts(stored: StoredModel) -> list[tuple[Reference, StoredModel | No
     Raises:
         SeqgenError: the mixture's configuration is damaged.
     """
-    found: list[tuple[Reference, StoredModel | None]] = [
+    parts: list[tuple[Reference, StoredModel | None]] = [
         (Reference(part.name, part.digest), part) for part in _parts_inside(stored)
     ]
     for reference in stored.part_references:
         part = None
         with contextlib.suppress(SeqgenError, OSError):
             part = stored.referred(reference, ROLE, REMEDY)
-        found.append((reference, part))
-    return found
+        parts.append((reference, part))
+    return parts
 
 
 def mixture_weights(

@@ -157,8 +157,8 @@ class StoredModel(TrainingFolder):
         """
         config = self.read_table(layout.CONFIG)
         if config.get("format") != layout.FORMAT:
-            found = f"{self.path} has format {config.get('format')!r}"
-            raise SeqgenError(f"{found}, and this seqgen reads {layout.FORMAT}")
+            reason = f"{self.path} has format {config.get('format')!r}"
+            raise SeqgenError(f"{reason}, and this seqgen reads {layout.FORMAT}")
         for name, missing in {"model": None, "data": None, "training": {}}.items():
             if not isinstance(config.get(name, missing), dict):
                 raise self._damaged(f"it has no table {name!r}")
@@ -379,9 +379,9 @@ class StoredModel(TrainingFolder):
     @property
     def size(self) -> int:
         """Bytes on disk that the model needs, without checkpoints and held-out text."""
-        own = sum(part.stat().st_size for part in self._own_files())
+        size = sum(part.stat().st_size for part in self._own_files())
         ngram = self.ngram
-        return own if ngram is None else own + ngram.size
+        return size if ngram is None else size + ngram.size
 
     @property
     def files(self) -> list[Path]:

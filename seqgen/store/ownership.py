@@ -54,8 +54,8 @@ def is_written_by_seqgen(path: Path, folder: Path) -> bool:
     part = path.relative_to(folder)
     if part.parts[0] == layout.PARTS and len(part.parts) > 2:  # of a copied part
         part = Path(*part.parts[2:])
-    if (written := final_name(part.name)) is not None:  # of a run that was killed
-        part = part.with_name(written)
+    if (name := final_name(part.name)) is not None:  # of a run that was killed
+        part = part.with_name(name)
     return layout.is_known(part) and (path.is_symlink() or not path.is_dir())
 
 

@@ -129,12 +129,12 @@ def stream_not_held_out(text: Text, held_out: Chunks) -> Chunks | None:
     it is unknown which of them are to be left out.
     """
     part = "".join(held_out())
-    found = [0]  # begin and end of each copy, between the start of the text and its end
+    borders = [0]  # begin and end of each copy, between the start of the text and its end
     for begin in find_occurrences(text.chunks(), part):
-        found += [begin, begin + len(part)]
-    if len(found) == 1 and overlap_of_lines(text.chunks, held_out).shared:
+        borders += [begin, begin + len(part)]
+    if len(borders) == 1 and overlap_of_lines(text.chunks, held_out).shared:
         return None
-    ranges = list(itertools.zip_longest(found[::2], found[1::2]))
+    ranges = list(itertools.zip_longest(borders[::2], borders[1::2]))
     return lambda: itertools.chain.from_iterable(text.chunks(*between) for between in ranges)
 
 
@@ -149,8 +149,8 @@ def find_occurrences(chunks: Iterable[str], part: str) -> Iterator[int]:
     for block in joined_blocks(chunks, len(part)):
         window += block
         at = 0
-        while (found := window.find(part, at)) >= 0:
-            yield start + found
-            at = found + len(part)
+        while (place := window.find(part, at)) >= 0:
+            yield start + place
+            at = place + len(part)
         at = max(at, len(window) - len(part) + 1)  # a copy may end in the next block
         start, window = start + at, window[at:]

@@ -82,19 +82,20 @@ def write_shards(
     """
     with reporting_os_errors(f"{folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
-    written: list[WrittenTokens] = []
+    shards_written: list[WrittenTokens] = []
     done = 0
     for part in _parts(chunks, size, count):
 
         def told(within: int, before: int = done) -> None:
             progress(before + within)
 
-        path = shard_path(folder, len(written))
-        written.append(write_token_file(path, part, tokenizer, documents, told, workers))
-        done += written[-1].facts.bytes
-    for path in set(folder.glob(SHARDS)) - {shard_path(folder, n) for n in range(len(written))}:
+        path = shard_path(folder, len(shards_written))
+        shards_written.append(write_token_file(path, part, tokenizer, documents, told, workers))
+        done += shards_written[-1].facts.bytes
+    kept = {shard_path(folder, number) for number in range(len(shards_written))}
+    for path in set(folder.glob(SHARDS)) - kept:
         delete_own(path, folder, lambda file: file.read(len(MAGIC)) == MAGIC)
-    return written
+    return shards_written
 
 
 def _parts(chunks: Iterable[str], size: int, count: int) -> Iterator[Iterator[str]]:

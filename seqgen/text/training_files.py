@@ -98,10 +98,10 @@ def file_notices(names: Sequence[str | Path], as_text: bool) -> Iterator[str]:
         kinds = [one for one in kinds if not BESIDE_SHARDS.fullmatch(one[0].name)]
         left_out = {str(path): kind.name for path, kind in kinds if _hiding_kind(path, as_text)}
         if left_out and inside is not None:
-            found = f"{plural(len(left_out), 'file')} of {name} left out"
+            notice = f"{plural(len(left_out), 'file')} of {name} left out"
             what = ", ".join(dict.fromkeys(left_out.values()))
             advice = "--field NAME reads the texts of records, --as-text all of it"
-            yield f"{found}: {first_names([*left_out], 3)} ({what}; {advice})"
+            yield f"{notice}: {first_names([*left_out], 3)} ({what}; {advice})"
         for kind in dict.fromkeys(kind for _, kind in kinds if kind.holds == "markup"):
             path, *pages = [path for path, each in kinds if each is kind]
             more = f" and {len(pages):,} more are" if pages else " is"

@@ -130,12 +130,12 @@ class Listeners(Listener):
                 listener.take(event)
 
     def parts(self) -> dict[str, CheckpointPart]:
-        found: dict[str, CheckpointPart] = {}
+        parts: dict[str, CheckpointPart] = {}
         for name, listener in list(self._listeners.items()):
             with self.guarded(name):
                 for key, part in listener.parts().items():
-                    found.setdefault(key, _Part(part, self, name))
-        return found
+                    parts.setdefault(key, _Part(part, self, name))
+        return parts
 
     def close(self) -> None:
         for name, listener in list(self._listeners.items()):
@@ -192,10 +192,10 @@ class _Part:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return its state; empty if it fails."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         with self.listeners.guarded(self.name):
-            found = self.part.tensors()
-        return found
+            tensors = self.part.tensors()
+        return tensors
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore the state from a checkpoint."""

@@ -245,7 +245,7 @@ class Trainer:
             total = self._add_gradients(batch, progress)
         self.parallel.add_up_others()
         with self.hooks.listener.updating(self.run, batch):
-            each = [clip_gradients(own, self.config) for own in self._members_parameters]
+            each = [clip_gradients(part, self.config) for part in self._members_parameters]
             norm = torch.stack(each).max()
             self.rule.step(self.rate(progress.share, progress.step))
         self.objective.end_step()

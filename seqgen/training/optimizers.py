@@ -288,8 +288,8 @@ class UpdateRule(OptimizerState):
 
         These are grouped as the other rule has them, because those of one rate may get several.
         """
-        for own, new in zip(self.optimizers, other.optimizers, strict=True):
-            own.param_groups = new.param_groups
+        for optimizer, new in zip(self.optimizers, other.optimizers, strict=True):
+            optimizer.param_groups = new.param_groups
         self._peaks, self._final_decay = other._peaks, other._final_decay
 
     def thaw(self, progress: float) -> bool:

@@ -43,8 +43,8 @@ def require_like(name: str, tensor: Tensor, own: Tensor, stacked: bool = False) 
     """
     shape = tensor.shape[-own.ndim or tensor.ndim :] if stacked else tensor.shape
     if not tensor.is_floating_point() or (tensor.ndim and shape != own.shape):
-        found = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
-        raise RuntimeError(f"{name} is {found}, and its parameter is {tuple(own.shape)}")
+        described = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+        raise RuntimeError(f"{name} is {described}, and its parameter is {tuple(own.shape)}")
 
 
 class ModelWeights:
@@ -156,15 +156,15 @@ class CarriedState:
             tensors = {names.get(number, number): t for number, t in tensors.items()}
         device = self._device
         self.rows = len(next(iter(tensors.values())))
-        for name, own in start.named().items():
-            tensor, of_floats = tensors[name], own.is_floating_point()
-            fits = tensor.is_floating_point() == of_floats and tensor.ndim == own.ndim
+        for name, initial in start.named().items():
+            tensor, of_floats = tensors[name], initial.is_floating_point()
+            fits = tensor.is_floating_point() == of_floats and tensor.ndim == initial.ndim
             fits = fits and len(tensor) == self.rows
-            if not fits or (of_floats and tensor.shape[-1] != own.shape[-1]):
+            if not fits or (of_floats and tensor.shape[-1] != initial.shape[-1]):
                 raise RuntimeError(f"the state's {name} has another type or shape")
         if ranks.world_size() > 1:
-            own = [max(0, place) for place in self.places()]
-            tensors = {name: tensor[own] for name, tensor in tensors.items()}
+            places = [max(0, place) for place in self.places()]
+            tensors = {name: tensor[places] for name, tensor in tensors.items()}
         self.state = start.with_tensors({name: t.to(device) for name, t in tensors.items()})
 
 

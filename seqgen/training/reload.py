@@ -163,14 +163,14 @@ def data_warnings(prepared: Prepared, origin: StoredModel | None = None) -> Iter
 
 def _model_and_ancestors(model: StoredModel) -> list[StoredModel]:
     """List a model and all models it was trained from, each once, even if references cycle."""
-    found = {model.path: model}
+    models = {model.path: model}
     waiting = [model]
     while waiting:
         origins = filter(None, store.origins_of(waiting.pop()).values())
-        new = {older.path: older for older in origins if older.path not in found}
-        found |= new
+        new = {older.path: older for older in origins if older.path not in models}
+        models |= new
         waiting += new.values()
-    return list(found.values())
+    return list(models.values())
 
 
 def _load_other_training_data(stored: StoredModel, prepared: Prepared) -> Prepared | None:

@@ -273,7 +273,7 @@ class Decision:
         everywhere = ranks.all_gather_numbers([self.share, reason, *flags])
         share, reason, *flags = everywhere[0]
         stop = REASONS[int(reason)]
-        if any(REASONS[int(own[1])] == INTERRUPTED for own in everywhere):
+        if any(REASONS[int(facts[1])] == INTERRUPTED for facts in everywhere):
             stop = INTERRUPTED
         log, validate, checkpoint = map(bool, flags)
         return Decision(

@@ -48,8 +48,8 @@ class Shards:
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.whole, self._root, self._model, self._writes = whole, objective, unfilled.model, writes
         recorded = [parameter.detach() for parameter in self._model.parameters()]
-        own = set(self._model.parameters())
-        self._others = [p for p in objective.parameters() if p not in own]
+        parameters = set(self._model.parameters())
+        self._others = [p for p in objective.parameters() if p not in parameters]
         unfilled.fill_buffers(self._model, whole.device)
         for part in self._model.modules():
             if isinstance(part, ArraySteps):

@@ -103,12 +103,12 @@ def highest(measures: Sequence[Callable[[], float]], deadline: Deadline) -> list
     kernels only slow steps down.
     """
     values: list[list[float]] = [[] for _ in measures]
-    own, done = Deadline.after(min(LONG_TRIAL_SECONDS, SHARE_OF_TIME_LEFT * deadline.left)), False
+    slot, done = Deadline.after(min(LONG_TRIAL_SECONDS, SHARE_OF_TIME_LEFT * deadline.left)), False
     while not done:
         for measure, found in zip(measures, values, strict=True):
             found.append(measure())
         enough = len(values[0]) >= LEAST_SLICES and all(map(_nearly_equal, values))
-        done = ranks.broadcast(enough) or own.is_over
+        done = ranks.broadcast(enough) or slot.is_over
     return [max(found) for found in values]
 
 
@@ -135,7 +135,7 @@ def speeds_by_threads(
     """Measure tokens per second by number of row threads, for each number that is open."""
     ways = ways_to_divide(model, training)
     speeds = fastest(model, batches, ways, deadline)
-    return {way.row_threads: found for way, found in zip(ways, speeds, strict=True)}
+    return {way.row_threads: speed for way, speed in zip(ways, speeds, strict=True)}
 
 
 def ways_to_divide(model: NeuralLanguageModel, training: TrainingConfig) -> list[TrainingConfig]:

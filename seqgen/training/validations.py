@@ -80,8 +80,8 @@ class TextValidation(Validation):
         if totals is None:
             return FinalValidation(about={"sample": text})
         of_examples = self.prepared.val.counted is not None
-        how = protocol(self.loaded, for_model(self.loaded), of_examples)
-        about = {"protocol": how, "sample": text}
+        protocol_text = protocol(self.loaded, for_model(self.loaded), of_examples)
+        about = {"protocol": protocol_text, "sample": text}
         if begin := self.loaded.stored.scored_from:
             about["protocol"] += f"; held-out text from character {begin + 1:,} on"
         return FinalValidation(totals.nats_per_token, seconds, totals, about)

@@ -273,8 +273,8 @@ def option_rows(command: Any, ctx: Any, short: bool = False) -> list[tuple[str, 
     if not short:
         return panels
     flat = [row for title, panel in panels if title != Panel.ARGUMENTS for row in panel]
-    own = [(title, panel) for title, panel in panels if title == Panel.ARGUMENTS]
-    return [*own, ("Options", flat)] if flat and known else own
+    arguments = [(title, panel) for title, panel in panels if title == Panel.ARGUMENTS]
+    return [*arguments, ("Options", flat)] if flat and known else arguments
 
 
 def _common_options(command: Any) -> set[str]:

@@ -441,11 +441,11 @@ class Inputs:
         from seqgen.text.records import Texts, holds_records
 
         path = source.content if isinstance(source.content, Path) else None
-        found = Texts(source.title, key, self._one_line, () if beside is None else (beside,))
+        reader = Texts(source.title, key, self._one_line, () if beside is None else (beside,))
         if path is not None:
-            texts = found.of_file(path)
+            texts = reader.of_file(path)
         else:
-            texts = found.of_json(source.pass_on() if beside is None else source.chunks())
+            texts = reader.of_json(source.pass_on() if beside is None else source.chunks())
         try:
             if path is not None and not holds_records(path):
                 hooks.require_plugin(ending_of_name(path), f"--field of {source.title}")
@@ -458,8 +458,8 @@ class Inputs:
             if source.name not in self.left_out:  # pairs are read twice
                 self._leave_out(source.name, error)
             return None
-        if found.notice and not self._quiet and key == self._field:
-            announce(found.notice)
+        if reader.notice and not self._quiet and key == self._field:
+            announce(reader.notice)
         return self._linked(kept, f"{_stem(source)}.txt", source.title)
 
     def _leave_out(self, name: str, fault: SeqgenError) -> None:

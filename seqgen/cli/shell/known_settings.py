@@ -39,15 +39,15 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     }
     chosen = None if only is None else only.replace("-", "_")
     known = [setting for group in groups.values() for setting in group]
-    found = known if chosen is None else {chosen} & {*known}
-    if not found:
-        found = {
+    architectures = known if chosen is None else {chosen} & {*known}
+    if not architectures:
+        architectures = {
             setting
             for group in groups.values()
             for setting, facts in group.items()
             if chosen in setting or only.lower() in facts["doc"].lower()
         }
-    if not found:
+    if not architectures:
         raise unknown_setting(chosen, name, known)
     recipe = stored["training"]
     return [
@@ -55,7 +55,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
         | {**facts, "default": recipe.get(setting, facts["default"])}
         for group, settings in groups.items()
         for setting, facts in settings.items()
-        if setting in found
+        if setting in architectures
     ]
 
 

@@ -316,7 +316,7 @@ def shown(text: str, heading: str, alignment: str | None = None) -> str:
 def unescape(text: str) -> str:
     r"""Decode `\n`, `\t` and `\\` in an argument."""
     meant = {"n": "\n", "t": "\t", "\\": "\\"}
-    return re.sub(r"\\([nt\\])", lambda found: meant[found[1]], text)
+    return re.sub(r"\\([nt\\])", lambda match: meant[match[1]], text)
 
 
 def console(stream: IO[str]) -> Console:

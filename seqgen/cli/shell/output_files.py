@@ -132,13 +132,13 @@ def check_tokenizer_folder(out: Path, sources: Iterable[Input], overwrite: bool)
     from seqgen.text.tokenizers import STORED, kind_in
     from seqgen.text.tokenizers.sentencepiece import MODEL_FILE
 
-    written = [out / name for name in ("tokenizer.json", MODEL_FILE) if (out / name).exists()]
-    for path in written:
+    model_files = [out / name for name in ("tokenizer.json", MODEL_FILE) if (out / name).exists()]
+    for path in model_files:
         _refuse_inputs(path.resolve(), sources)
-    if not written:
+    if not model_files:
         return
     if kind_in(out) not in STORED:
-        raise UsageError(f"{written[0]} is not a tokenizer of seqgen: give another --out")
+        raise UsageError(f"{model_files[0]} is not a tokenizer of seqgen: give another --out")
     if (out.resolve().parent / store.CONFIG).exists():
         raise UsageError(f"{out} is the tokenizer of a model: give another --out")
     require(overwrite, f"{out} has a tokenizer: add --overwrite, or give another --out")

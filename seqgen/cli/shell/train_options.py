@@ -241,8 +241,8 @@ class Recipe(Options, panel=Panel.WHAT):
 
     def settings(self, machine: SeededDevice) -> dict[str, Any]:
         """Collect the settings given by flags and `--set`, by name."""
-        own = ("layers", "hidden_size", "heads", "dropout", "order", "smoothing")
-        flags = {SETTING_OF.get(name, name): getattr(self, name) for name in own}
+        names = ("layers", "hidden_size", "heads", "dropout", "order", "smoothing")
+        flags = {SETTING_OF.get(name, name): getattr(self, name) for name in names}
         for part in (self.given_settings, *self.added.groups):
             flags |= part.to_dict()
         flags["seed"] = machine.seed

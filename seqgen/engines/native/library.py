@@ -119,52 +119,52 @@ def library() -> ctypes.CDLL | None:
     if named == "0":
         return None
     paths = [LIBRARIES.get(named, Path(named))] if named else LIBRARIES.values()
-    return next((found for path in paths if (found := _opened(path)) is not None), None)
+    return next((opened for path in paths if (opened := _opened(path)) is not None), None)
 
 
 def _opened(path: Path) -> ctypes.CDLL | None:
     if not path.is_file():
         return None
     try:
-        found = ctypes.CDLL(str(path))
-        found.mark.restype = ctypes.c_uint32
-        if found.mark() != source_checksum(SOURCE):
+        loaded = ctypes.CDLL(str(path))
+        loaded.mark.restype = ctypes.c_uint32
+        if loaded.mark() != source_checksum(SOURCE):
             outdated.append(path)
             return None
-        if not found.suits():
+        if not loaded.suits():
             return None
     except (OSError, AttributeError):  # of another machine, or another version
         return None
     number, pointer = ctypes.c_int64, ctypes.c_void_p
-    found.product.argtypes = [pointer, number, pointer, number, pointer, number, pointer]
-    found.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
-    found.use_threads.argtypes, found.lanes.restype = [number], number
-    found.added.restype = number
-    found.dequantize.argtypes, found.dequantize.restype = [number, number, pointer, pointer], None
-    found.product.restype = found.run.restype = found.use_threads.restype = None
-    found.overwrite.argtypes = [pointer, *[number] * 4, pointer, number, number]
-    found.overwrite.restype = None
-    found.log_softmax.argtypes = [number, number, pointer, pointer]
-    found.draw.argtypes = [number, number, *[pointer] * 3, number, *[pointer] * 3]
-    found.log_softmax.restype = found.draw.restype = None
-    found.mix.argtypes = [*[number] * 3, pointer, pointer, number, pointer, pointer]
-    found.gate.argtypes = [*[number] * 3, *[pointer] * 4, ctypes.c_float, pointer, pointer]
-    found.mix.restype = found.gate.restype = None
-    found.ngram_contexts.argtypes = [pointer, pointer, *[number] * 3, *[pointer] * 3]
-    found.ngram_nodes.argtypes = [pointer, *[number] * 3, *[pointer] * 3]
-    found.ngram_log_probs.argtypes = [pointer, number, *[pointer] * 3]
-    found.ngram_best.argtypes = [pointer, pointer, number, number, *[pointer] * 3]
-    found.ngram_draw.argtypes = [pointer, number, *[pointer] * 3, number, *[pointer] * 3]
-    found.ngram_rows.argtypes = [pointer, number, pointer, pointer]
-    found.ngram_step.argtypes = [pointer, number, *[pointer] * 4]
-    found.ngram_matched.argtypes = [pointer, number, pointer, pointer]
+    loaded.product.argtypes = [pointer, number, pointer, number, pointer, number, pointer]
+    loaded.run.argtypes = [pointer, number, number, pointer, pointer, pointer]
+    loaded.use_threads.argtypes, loaded.lanes.restype = [number], number
+    loaded.added.restype = number
+    loaded.dequantize.argtypes, loaded.dequantize.restype = [number, number, pointer, pointer], None
+    loaded.product.restype = loaded.run.restype = loaded.use_threads.restype = None
+    loaded.overwrite.argtypes = [pointer, *[number] * 4, pointer, number, number]
+    loaded.overwrite.restype = None
+    loaded.log_softmax.argtypes = [number, number, pointer, pointer]
+    loaded.draw.argtypes = [number, number, *[pointer] * 3, number, *[pointer] * 3]
+    loaded.log_softmax.restype = loaded.draw.restype = None
+    loaded.mix.argtypes = [*[number] * 3, pointer, pointer, number, pointer, pointer]
+    loaded.gate.argtypes = [*[number] * 3, *[pointer] * 4, ctypes.c_float, pointer, pointer]
+    loaded.mix.restype = loaded.gate.restype = None
+    loaded.ngram_contexts.argtypes = [pointer, pointer, *[number] * 3, *[pointer] * 3]
+    loaded.ngram_nodes.argtypes = [pointer, *[number] * 3, *[pointer] * 3]
+    loaded.ngram_log_probs.argtypes = [pointer, number, *[pointer] * 3]
+    loaded.ngram_best.argtypes = [pointer, pointer, number, number, *[pointer] * 3]
+    loaded.ngram_draw.argtypes = [pointer, number, *[pointer] * 3, number, *[pointer] * 3]
+    loaded.ngram_rows.argtypes = [pointer, number, pointer, pointer]
+    loaded.ngram_step.argtypes = [pointer, number, *[pointer] * 4]
+    loaded.ngram_matched.argtypes = [pointer, number, pointer, pointer]
     for name in ("contexts", "nodes", "rows", "step", "matched", "log_probs", "best", "draw"):
-        getattr(found, f"ngram_{name}").restype = None
-    found.sampled_room.argtypes, found.sampled_room.restype = [pointer], number
-    found.sampled_cost.argtypes, found.sampled_cost.restype = [pointer], ctypes.c_double
-    found.end_in_a_line.argtypes, found.end_in_a_line.restype = [], None
-    found.use_threads(_threads())
-    return found
+        getattr(loaded, f"ngram_{name}").restype = None
+    loaded.sampled_room.argtypes, loaded.sampled_room.restype = [pointer], number
+    loaded.sampled_cost.argtypes, loaded.sampled_cost.restype = [pointer], ctypes.c_double
+    loaded.end_in_a_line.argtypes, loaded.end_in_a_line.restype = [], None
+    loaded.use_threads(_threads())
+    return loaded
 
 
 # Looked up once: a step of a model asks for some thirty addresses.
@@ -181,8 +181,8 @@ def address(x: np.ndarray) -> int:
 
 def use_threads() -> None:
     """Set the library's number of threads from the environment."""
-    if (found := library()) is not None:
-        found.use_threads(_threads())
+    if (loaded := library()) is not None:
+        loaded.use_threads(_threads())
 
 
 def _threads() -> int:

@@ -71,8 +71,8 @@ class NGram(CountedModel):
         known = self.state_dict().keys()
         unexpected_keys += [prefix + name for name in given if name not in known]
         missing_keys += [prefix + name for name in known if name not in given]
-        own = self._buffers
-        self.take_tables({n: t.to(own[n]) for n, t in given.items() if n in known})
+        buffers = self._buffers
+        self.take_tables({n: t.to(buffers[n]) for n, t in given.items() if n in known})
         try:
             _ = self.arrays
         except ValueError as error:

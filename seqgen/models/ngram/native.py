@@ -37,8 +37,8 @@ class NativeTables:
         keys, count = self.keys[n - 2], self.log_probs[n - 2].size
         begins = np.empty(count + 1, np.int64)
         tables = keys.ctypes.data, self.log_probs[n - 1].ctypes.data
-        written = [x.ctypes.data for x in (begins, *best)] + [0] * (2 - len(best))
-        library().ngram_contexts(*tables, keys.size, self.size, count, *written)
+        addresses = [x.ctypes.data for x in (begins, *best)] + [0] * (2 - len(best))
+        library().ngram_contexts(*tables, keys.size, self.size, count, *addresses)
         return begins
 
     @cached_property

@@ -73,11 +73,11 @@ class NGramSteps:
                     row = kept
                     break
                 missing.append(n)
-        own = False  # whether `row` was made here and is not kept
+        is_copy = False  # whether `row` was made here and is not kept
         for n in reversed(missing):
-            row = self._longer(row, n, ids[n - 1], own)
-            own = n > SHORT and n != missing[0]
-            if not own:
+            row = self._longer(row, n, ids[n - 1], is_copy)
+            is_copy = n > SHORT and n != missing[0]
+            if not is_copy:
                 known[n, ids[n - 1]] = row
         while len(known) > max(1, LOGITS_AT_ONCE // self.size):
             known.popitem(last=False)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def group_by_layer(parts: Iterable[Leaf], layers: Iterable[Sized]) -> tuple[Parts, ...]:
     """Group a flat sequence of state parts by layer."""
-    found = iter(parts)
-    return tuple(tuple(itertools.islice(found, len(layer))) for layer in layers)
+    iterator = iter(parts)
+    return tuple(tuple(itertools.islice(iterator, len(layer))) for layer in layers)
 
 
 class RecurrentArrays(RecurrentStack, NeuralArrays):

@@ -69,19 +69,20 @@ class TransformerArrays(AnchoredContext, NeuralArrays):
         return self.read(tokens, state or self.start(len(tokens)))
 
     def stacked(self, x: np.ndarray, rotation: np.ndarray | None, attend: Attend) -> np.ndarray:
-        own = getattr(attend, "self_attend", attend)  # apart from what is read of a source
-        in_cache = isinstance(own, KVAppender | KVRefresher) and x.shape[1] <= FEW_TOKENS
+        self_attend = getattr(attend, "self_attend", attend)  # apart from what is read of a source
+        in_cache = isinstance(self_attend, KVAppender | KVRefresher) and x.shape[1] <= FEW_TOKENS
         if not in_cache or x.dtype != np.float32 or self.program is None:
             return super().stacked(x, rotation, attend)
-        tokens = own.tokens()
+        tokens = self_attend.tokens()
         if x.shape[1] == 1:
-            past = self._past_of(own.state, *tokens)
+            past = self._past_of(self_attend.state, *tokens)
             inputs = [x] if rotation is None else [x, rotation]
             return self.program(len(x), inputs, past)[0]
         if rotation is not None:
             rotation = np.broadcast_to(rotation, (*x.shape[:2], *rotation.shape[-2:]))
             rotation = rotation.reshape(-1, 1, *rotation.shape[-2:])
-        return self._run(x.reshape(-1, 1, x.shape[2]), rotation, own.state, tokens).reshape(x.shape)
+        y = self._run(x.reshape(-1, 1, x.shape[2]), rotation, self_attend.state, tokens)
+        return y.reshape(x.shape)
 
     def _run(
         self,

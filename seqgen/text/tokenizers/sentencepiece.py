@@ -143,10 +143,10 @@ def pieces_of(model: bytes) -> list[Subword]:
     Raises:
         ValueError: the bytes are no model.
     """
-    found = (dict(_fields(piece)) for number, piece in _fields(model) if number == 1)
+    pieces = (dict(_fields(piece)) for number, piece in _fields(model) if number == 1)
     return [
         Subword(piece[1].decode(), struct.unpack("<f", piece.get(2, bytes(4)))[0], piece.get(3, 1))
-        for piece in found
+        for piece in pieces
     ]
 
 
@@ -243,14 +243,14 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
     """
     from sentencepiece import SentencePieceTrainer
 
-    written = io.BytesIO()
+    model_file = io.BytesIO()
     # Read first: the library would swallow what reading raises.
     learnt_from = list(sample_sentences(chunks))
 
     def learn() -> None:
         SentencePieceTrainer.train(
             sentence_iterator=iter(learnt_from),
-            model_writer=written,
+            model_writer=model_file,
             model_type=algorithm,
             vocab_size=vocab_size,
             hard_vocab_limit=False,
@@ -272,7 +272,7 @@ def train_model(chunks: Iterable[str], algorithm: str, vocab_size: int) -> bytes
         run_interruptible(learn)
     except (RuntimeError, OSError) as error:
         raise _training_problem(str(error), vocab_size) from None
-    model = written.getvalue()
+    model = model_file.getvalue()
     return round_scores(model) if algorithm == "unigram" else model
 
 

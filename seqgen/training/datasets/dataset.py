@@ -327,9 +327,9 @@ def open_tokenizer(path: Path, of_sources: bool = False) -> Tokenizer:
             "for those of Hugging Face"
         )
     if path.is_dir():
-        own = path / store.SOURCE_TOKENIZER
-        if of_sources and own.is_dir() and not (own / store.LABELS).exists():
-            return load_tokenizer(own)
+        source_folder = path / store.SOURCE_TOKENIZER
+        if of_sources and source_folder.is_dir() and not (source_folder / store.LABELS).exists():
+            return load_tokenizer(source_folder)
         inside = path / store.TOKENIZER
         return load_tokenizer(inside if inside.is_dir() else path)
     return read_tokenizer(path) if is_token_file(path) else load_model_file(path)

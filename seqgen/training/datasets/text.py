@@ -193,8 +193,8 @@ class TextDataset(Dataset):
         held_out = held_out_path(self.config.val)
         as_text = held_out is None or not is_token_file(held_out)
         require(as_text, f"--val {self.config.val} is a token file, and the data is text")
-        own = self.own_tokenizer
-        kind = tokenizer_kind(self.config.tokenizer) if own is None else type(own)
+        tokenizer = self.own_tokenizer
+        kind = tokenizer_kind(self.config.tokenizer) if tokenizer is None else type(tokenizer)
         require_sampling(self.config, kind)
 
     def survey(self) -> Survey:
@@ -206,8 +206,8 @@ class TextDataset(Dataset):
         return split_text(self.text, facts, self.config, tokenizer)
 
     def learn_tokens(self, parts: Split) -> Tokenizers:
-        own = self.own_tokenizer
-        return Tokenizers(own or train_tokenizer(self.config, self.text.chunks, parts.train), None)
+        given, chunks = self.own_tokenizer, self.text.chunks
+        return Tokenizers(given or train_tokenizer(self.config, chunks, parts.train), None)
 
     def held_out(self, stored: StoredModel) -> Chunks | None:
         path = stored.validation_text
@@ -239,9 +239,9 @@ class LargeTextDataset(TextDataset):
 
     def prepare(self, given: Collection[str], report: Report) -> Prepared:
         self.check()
-        cache, own = CachedText(self.text, self.config), self.own_tokenizer
+        cache, tokenizer = CachedText(self.text, self.config), self.own_tokenizer
         known = cache.open()
-        if known is None or (own and own.fingerprint != known.tokenizer.fingerprint):
+        if known is None or (tokenizer and tokenizer.fingerprint != known.tokenizer.fingerprint):
             return super().prepare(given, report)
         place = cache.place(".tok")
         report(Notice(text=f"the text is in the cache as tokens ({place})"))

@@ -166,8 +166,8 @@ class Regime(nn.Module):
     def figures(self) -> dict[str, float]:
         """Compute the figures of the last step over all ranks, for the log."""
         sums: dict[str, tuple[float, int]] = {}
-        own = {name: (float(total), count) for name, (total, count) in self._noted.items()}
-        for noted in ranks.gathered(own):
+        totals = {name: (float(total), count) for name, (total, count) in self._noted.items()}
+        for noted in ranks.gathered(totals):
             for name, (total, count) in noted.items():
                 before, counted = sums.get(name, (0.0, 0))
                 sums[name] = (before + total, counted + count)

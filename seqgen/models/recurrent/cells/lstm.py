@@ -97,14 +97,14 @@ class LSTM(Equation):
         return maps if self.config.projection is None else {**maps, "hr": (p.weight_hr, None)}
 
     def vectors(self, ops: Ops, p: Any) -> dict[str, Leaf]:
-        found = {}
+        weights = {}
         if self.config.peepholes:
             parts = ops.cut(p.peephole, *[1] * len(self.peeping))
-            found |= zip([f"p_{name}" for name in self.peeping], parts, strict=True)
+            weights |= zip([f"p_{name}" for name in self.peeping], parts, strict=True)
         if self.config.layer_norm:
             names = "bias", "gain_x", "gain_h", "gain_c", "bias_c"
-            found |= {name: getattr(p, name) for name in names}
-        return found
+            weights |= {name: getattr(p, name) for name in names}
+        return weights
 
     def __call__(self, ops: Ops, w: Any, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         form = self.config
