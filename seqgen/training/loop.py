@@ -133,12 +133,11 @@ class Trainer:
             Diverged: the loss or a gradient grew without bounds; the last checkpoint stays.
         """
         run, window = self.run, LossWindow()
-        began = time.monotonic() - run.seconds
+        self._began = time.monotonic() - run.seconds
         self._saved_at = self._logged_at = time.monotonic()
         self.objective.train()
         if self._validation_was_interrupted():
             self._validate()
-            run.seconds = time.monotonic() - began
         decision = self._decide()
         while decision.stop is None:
             loss, norm, tokens = self._step(StepProgress(run.step, decision.share))
@@ -146,7 +145,7 @@ class Trainer:
             self._count(loss, tokens)
             self.hooks.listener.stepped(run, loss, norm)
             window.losses.add(loss, tokens)
-            run.seconds = time.monotonic() - began
+            run.seconds = time.monotonic() - self._began
             decision = self._decide()
             self._revise(decision.share)
             if decision.log:
@@ -155,7 +154,6 @@ class Trainer:
             # If the run stops by itself here, too; an interrupted run validates when it resumes.
             if decision.validate and decision.stop != INTERRUPTED:
                 self._validate()
-                run.seconds = time.monotonic() - began
                 window.since += run.validation_seconds
             if decision.log or decision.validate:
                 # It took time, a signal may have come, and patience may be over.
@@ -167,16 +165,15 @@ class Trainer:
         run.stopped = decision.stop
         if window.losses.tokens:
             self._log(window, norm)
-        self._finish(began)
+        self._finish()
         return run
 
-    def _finish(self, began: float) -> None:
-        """Validate and save after the last step of a run that started at `began`."""
+    def _finish(self) -> None:
+        """Validate and save after the last step of a run."""
         run = self.run
         # An interrupted run does not validate here: it must resume as if it had never stopped.
         if run.stopped == self.config.budget and run.last_validated != run.step:
             self._validate()
-            run.seconds = time.monotonic() - began
             if self.hooks.validate is not None and run.last_validated != run.step:
                 run.stopped = INTERRUPTED
         if run.step:  # nothing to save before the first step
@@ -382,21 +379,20 @@ class Trainer:
         return bool(run.step) and run.last_validated != run.step and self._validation_is_due()
 
     def _validate(self) -> None:
-        run, hooks = self.run, self.hooks
-        if hooks.validate is None:
-            if run.best_loss is None:  # weights chosen by a validation are not replaced
-                with self.as_saved():
-                    hooks.keep_best()
-            return
-        began = time.monotonic()
-        self.objective.eval()
-        with self.as_saved():
-            loss = ranks.run_on_leader(hooks.validate)
-            if loss is not None:
-                self._take_validation(loss)
-        self.objective.train()
-        run.validation_seconds = time.monotonic() - began
-        run.validated_at_seconds = run.seconds + run.validation_seconds
+        run, hooks, began = self.run, self.hooks, time.monotonic()
+        if hooks.validate is not None:
+            self.objective.eval()
+            with self.as_saved():
+                loss = ranks.run_on_leader(hooks.validate)
+                if loss is not None:
+                    self._take_validation(loss)
+            self.objective.train()
+            run.validation_seconds = time.monotonic() - began
+            run.validated_at_seconds = run.seconds + run.validation_seconds
+        elif run.best_loss is None:  # weights chosen by a validation are not replaced
+            with self.as_saved():
+                hooks.keep_best()
+        run.seconds = time.monotonic() - self._began
 
     def _take_validation(self, loss: float) -> None:
         """Keep the weights if this validation loss is the best so far, and report it."""
