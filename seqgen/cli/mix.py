@@ -88,6 +88,7 @@ def mix(mixing: Mixing, machine: ExactMachine, out: RecordedOutput) -> None:
     """
     from seqgen.scoring.mixing import combine, store_mixture
     from seqgen.store.loading import Work
+    from seqgen.training.events import notify_if_slow
 
     fit = mixing.fit
     if mixing.overwrite and fit not in (None, "-", HELD_OUT):
@@ -96,17 +97,18 @@ def mix(mixing: Mixing, machine: ExactMachine, out: RecordedOutput) -> None:
     loaded = combine(mixing.parts, machine.device, machine.precision, work)
     out.uses([loaded])
     source = _text(loaded, None if fit == HELD_OUT else fit, not mixing.weights, out)
-    mixed = store_mixture(
-        loaded,
-        name=mixing.name,
-        weights=mixing.weights or None,
-        text=None if source is None else lambda model: as_scored(model, source),
-        by=mixing.by,
-        held_out=fit in (None, HELD_OUT),
-        copy=mixing.copy,
-        overwrite=mixing.overwrite,
-        batch_size=mixing.batch_size,
-    )
+    with notify_if_slow(lambda event: out.notice(event.text), "scoring a text with the parts"):
+        mixed = store_mixture(
+            loaded,
+            name=mixing.name,
+            weights=mixing.weights or None,
+            text=None if source is None else lambda model: as_scored(model, source),
+            by=mixing.by,
+            held_out=fit in (None, HELD_OUT),
+            copy=mixing.copy,
+            overwrite=mixing.overwrite,
+            batch_size=mixing.batch_size,
+        )
     out.record(mixed)
     if not out.quiet:
         _report(mixed)

@@ -46,6 +46,7 @@ class CoverLimit(ViewOptions, panel=Panel.MODEL):
             return name
         limited, found = ALL_COVERS.subn(rf"\g<0>,{self.covers}", name or "")
         beside = "beside other models, write NAME:bytes=all,N"
+        require(":bytes=all," not in (name or ""), f"{name} has its own number: leave out --covers")
         said = f"--covers goes with NAME:bytes=all, and {name or 'the latest model'} is none"
         require(bool(found), f"{said}; {beside}")
         return limited
