@@ -8,19 +8,20 @@ names in a message stay text.
 from __future__ import annotations
 
 import functools
-import json
 import math
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from seqgen.errors import SeqgenError, first_line
 from seqgen.generation.prompts import Prompt, first_unknown
-from seqgen.limits import gives_up, seconds_at_most
-from seqgen.packages import require_packages
+from seqgen.plugins.chat.sandbox import (
+    EndlessTemplateError,
+    bounded,
+    compile_template,
+    limits,
+)
 from seqgen.store.formats import KEPT, SPECIAL_TOKENS, facts_of_chat
 from seqgen.store.loading import parts_of
 from seqgen.text.records import has_surrogates
@@ -28,8 +29,6 @@ from seqgen.wording import plural
 
 if TYPE_CHECKING:
     from jinja2 import Template
-    from jinja2.nodes import Node
-    from jinja2.parser import Parser
 
     from seqgen.store import StoredMixture, StoredModel
     from seqgen.store.loaded import LoadedModel
@@ -40,10 +39,6 @@ Message = Mapping[str, Any]
 DEFAULT = "default"
 # Characters that Unicode keeps free for the use of programs: no text has any.
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
-# What a template may take for a conversation: seconds of its thread, and characters or items of
-# any one value. Both are far above what any real template needs.
-SECONDS, LONGEST = 1.5, 20_000_000
-SIZED = str, list, tuple
 # Messages that show where an answer ends.
 QUESTION, ANSWER = "first question", "first answer"
 
@@ -75,7 +70,7 @@ class ChatTemplate:
         from jinja2 import TemplateError, UndefinedError
 
         try:
-            with seconds_at_most(SECONDS):
+            with limits():
                 text = self._compiled.render(
                     messages=messages,
                     tools=None,
@@ -83,7 +78,7 @@ class ChatTemplate:
                     add_generation_prompt=prompts,
                     **self.variables,
                 )
-            return _checked(text)
+            return bounded(text)
         except EndlessTemplateError as error:
             raise EndlessTemplateError(f"{self.name} {error}") from None
         except TemplateError as error:
@@ -102,119 +97,12 @@ class ChatTemplate:
         from jinja2 import TemplateSyntaxError
 
         try:
-            return _compile(self.source)
+            return compile_template(self.source)
         except TemplateSyntaxError as error:
             where = f"line {error.lineno}"
             raise SeqgenError(f"{self.name} is broken: {first_line(error)} ({where})") from None
         except SyntaxError as error:  # of the Python code that Jinja makes of it
             raise SeqgenError(f"{self.name} is broken: {error.msg}") from None
-
-
-@functools.lru_cache(maxsize=16)
-def _compile(source: str) -> Template:
-    """Compile a template whose loops, macros and blocks look at the time, and sums at their size.
-
-    Jinja's sandbox limits neither: nested loops may run for years.
-    """
-    from jinja2 import nodes
-    from jinja2.visitor import NodeTransformer
-
-    def call(name: str, *arguments: Node) -> Node:
-        return nodes.Call(nodes.EnvironmentAttribute(name), list(arguments), [], None, None)
-
-    class Limits(NodeTransformer):
-        """Adds what looks at the time and at sizes."""
-
-        def look(self, node: Any) -> Node:
-            self.generic_visit(node)
-            node.body.insert(0, nodes.ExprStmt(call("check_time")))
-            return node
-
-        visit_For = visit_Macro = visit_CallBlock = visit_Block = look  # noqa: N815
-
-        def visit_Concat(self, node: Any) -> Node:  # noqa: N802
-            return call("checked", self.generic_visit(node))
-
-    environment = _environment()
-    tree = Limits().visit(environment.parse(source))
-    for node in tree.find_all(nodes.Node):
-        node.lineno = node.lineno or 1
-    tree.set_environment(environment)
-    return environment.from_string(tree)
-
-
-class EndlessTemplateError(SeqgenError):
-    """A template takes too long, or writes too much."""
-
-
-def _check_time() -> None:
-    if time.thread_time() > gives_up.get():
-        raise EndlessTemplateError(f"fails: it is not done after {SECONDS:g} seconds")
-
-
-def _check_length(length: int) -> None:
-    if length > LONGEST:
-        raise EndlessTemplateError(f"fails: it makes a text of more than {LONGEST:,} characters")
-
-
-def _checked(value: Any) -> Any:
-    _check_length(len(value) if isinstance(value, SIZED) else 0)
-    return value
-
-
-@functools.cache
-def _environment() -> Any:
-    """Make the sandbox in which templates run, with what transformers offers them.
-
-    Raises:
-        SeqgenError: Jinja is not installed.
-    """
-    require_packages("a chat template", "jinja2")
-    from jinja2 import TemplateError
-    from jinja2.ext import Extension
-    from jinja2.nodes import Scope
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        """The block `generation`, which marks answers for training, and writes what it holds."""
-
-        tags = frozenset(["generation"])
-
-        def parse(self, parser: Parser) -> Node:
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return Scope(body, lineno=line)
-
-    def tojson(value: Any, ensure_ascii: bool = False, **form: Any) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, **form)
-
-    def raise_exception(message: str) -> None:
-        raise TemplateError(message)
-
-    def strftime_now(form: str) -> str:
-        return datetime.now().strftime(form)
-
-    class Sandbox(ImmutableSandboxedEnvironment):
-        """Sandbox in which the results of operators have a limit, too."""
-
-        intercepted_binops = frozenset(["+", "*", "**"])
-        check_time, checked = staticmethod(_check_time), staticmethod(_checked)
-
-        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            if operator == "**" and all(isinstance(one, int) for one in (left, right)):
-                _check_length(left.bit_length() * right)
-            if operator == "*":
-                for repeated, times in ((left, right), (right, left)):
-                    if isinstance(repeated, SIZED) and isinstance(times, int):
-                        _check_length(len(repeated) * times)
-            return _checked(super().call_binop(context, operator, left, right))
-
-    extensions = [Generation, "jinja2.ext.loopcontrols"]
-    made = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-    del made.globals["lipsum"]  # writes at random, as much as is asked for
-    made.filters["tojson"] = tojson
-    made.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
-    return made
 
 
 def stored_template(stored: StoredModel | StoredMixture) -> ChatTemplate | None:

@@ -118,10 +118,12 @@ def _sound(text: str) -> str:
     return text
 
 
-def _messages(value: Any) -> list[dict[str, str]]:
+def _messages(value: Any) -> list[dict[str, Any]]:
     """Read a list of messages, each with a role and a text, or parts that are texts.
 
-    It may be an object of lists instead, as Hugging Face datasets stores a `Sequence`.
+    It may be an object of lists instead, as Hugging Face datasets stores a `Sequence`. Other keys,
+    such as `reasoning_content`, are kept for the template; those without a value are left out, as
+    tables have them in every row.
 
     Raises:
         _NoMessageError: it is anything else.
@@ -141,7 +143,10 @@ def _messages(value: Any) -> list[dict[str, str]]:
                 raise _NoMessageError("with a part that is no text")
         if not (isinstance(role, str) and isinstance(content, str)):
             raise _NoMessageError("with a message that has no role and text")
-        messages.append(turn(OTHER_ROLES.get(role, role), _sound(content)))
+        about = {k: v for k, v in about.items() if v is not None and k not in OTHER_KEYS.values()}
+        if has_surrogates(json.dumps(about, default=str, ensure_ascii=False)):
+            raise _NoMessageError("with half of a surrogate pair")
+        messages.append({**about, **turn(OTHER_ROLES.get(role, role), content)})
     return messages
 
 

@@ -237,16 +237,65 @@ ENDLESS = [
     "{{ 'a' * 10**10 }}",
     "{% set it = namespace(x='aa') %}{% for i in range(60) %}{% set it.x = it.x ~ it.x %}"
     "{% endfor %}",
+    "{{ 'a' | center(3000000000) }}",
+    "{{ 'a'.ljust(3000000000) }}",
+    "{{ 'a' | indent(2000000000, true) }}",
+    "{{ '%3000000000d' | format(1) }}{{ '%3000000000d' % 1 }}",
+    "{{ '%3000000000d' % 1 }}",
+    "{{ '%*d' % (3000000000, 1) }}",
+    "{{ '{:3000000000}'.format(1) }}",
+    "{{ '{:{}}'.format(1, 3000000000) }}",
+    "{{ ('\t' * 10000).expandtabs(1000000) }}",
+    "{{ ('a' * 10000) | replace('a', 'b' * 10000) }}",
+    "{{ ('a' * 10000).replace('a', 'b' * 10000) }}",
+    "{{ ('b' * 100000).join(['a'] * 10000) }}",
+    "{{ (['a'] * 10000) | join('b' * 100000) }}",
+    "{{ ['a' * 10000000] * 10 }}",
+    "{{ (['a' * 10000] * 1000) | map('center', 900000) | join }}",
+    "{{ 'a' | list | slice(3000000000) | list }}",
+    "{% set it = namespace(x=[1]) %}{% for i in range(40) %}{% set it.x = [it.x, it.x] %}"
+    "{% endfor %}{{ it.x }}",
+    "{% set it = namespace(x=[1]) %}{% for i in range(40) %}{% set it.x = it.x + it.x %}"
+    "{% endfor %}{{ it.x | tojson }}",
+    "{% set it = namespace(x={}) %}{% for i in range(40) %}{% set it.x = dict(a=it.x, b=it.x) %}"
+    "{% endfor %}{{ it.x | string }}",
+    "{% set a = 'a' * 10000000 %}{% for i in range(99999) %}{{ a }}{% endfor %}",
+    "{{ range(99999) | map('string') | map('center', 900000) | list | join }}",
 ]
 
 
 @pytest.mark.parametrize("source", ENDLESS)
 def test_a_template_without_an_end_is_given_up(source, monkeypatch):
-    monkeypatch.setattr("seqgen.plugins.chat.chat_template.SECONDS", 0.05)
+    monkeypatch.setattr("seqgen.plugins.chat.sandbox.SECONDS", 0.05)
     with pytest.raises(
         SeqgenError, match=r"the chat template fails: it (is not done|makes a text)"
     ):
         ChatTemplate(source, {}).render([{"role": "user", "content": "hello"}])
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ '%s in 10000000, %d%%' % ('a', 5) }}", "a in 10000000, 5%"),
+        ("{{ '{} of 10000000: {:>4}'.format(1700000000, 'b') }}", "1700000000 of 10000000:    b"),
+        ("{{ 'a' | center(5) }}{{ 'b\nc' | indent(2) }}", "  a  b\n  c"),
+    ],
+)
+def test_formats_and_widths_are_those_of_python(source, text):
+    assert ChatTemplate(source, {}).render(turns("a")) == text
+
+
+def test_a_namespace_is_written_without_what_it_holds():
+    source = "{% set it = namespace() %}{% set it.x = it %}{{ it }}"
+    assert ChatTemplate(source, {}).render(turns("a")) == "<Namespace>"
+
+
+def test_long_conversations_are_far_from_the_limits():
+    """With the lists that a template may make of them in each turn."""
+    source = "{% set it = namespace(x=[]) %}{% for m in messages %}{% set it.x = it.x + [m] %}"
+    source += "{{ m.content | trim | indent(4) }}{{ it.x | length }}{% endfor %}"
+    text = ChatTemplate(source, {}).render(turns(*["word " * 1000] * 200))
+    assert len(text) > 200 * 4900
 
 
 def test_a_template_that_writes_nothing_is_refused():

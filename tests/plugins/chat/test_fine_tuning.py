@@ -477,6 +477,28 @@ def test_contents_in_parts_are_joined():
     assert example.messages[0] == user("one two")
 
 
+def test_other_keys_of_a_message_are_for_the_template(there, tmp_path, cli):
+    """Such as thoughts; without a value, as tables have them, they are left out."""
+    answer = {**assistant("b"), "reasoning_content": "think twice", "name": None}
+    record = {"messages": [user("a"), answer]}
+    del answer["name"]
+    assert example_of(record, keys_of(record)).messages == [user("a"), answer]
+    template = "{% for m in messages %}{{ m.reasoning_content }}{{ m.content }}|{% endfor %}"
+    (tmp_path / "t.jinja").write_text(template)
+    base = shutil.copytree(there / "smol", tmp_path / "from")
+    (base / "chat_template.jinja").write_text(template)
+    assert cli("import", base, "--name", "thoughtful", "--quiet")[0] == 0
+    code, out, _ = cli(
+        "perplexity", written(tmp_path / "m.jsonl", [record]), "-m", "thoughtful", "--json"
+    )
+    theirs = transformers.AutoTokenizer.from_pretrained(base)
+    assert theirs.apply_chat_template([answer], tokenize=False) == "think twiceb|"
+    begin = theirs.apply_chat_template([user("a")], tokenize=False)
+    whole = theirs.apply_chat_template([user("a"), answer], tokenize=False)
+    learned = len(theirs(whole)["input_ids"]) - len(theirs(begin)["input_ids"])
+    assert code == 0 and json.loads(out)["tokens"] == learned
+
+
 def test_all_forms_of_a_file_are_the_same_examples(tmp_path):
     records = [{"prompt": one, "completion": other} for one, other in QUESTIONS[::2]]
     lines = written(tmp_path / "pairs.jsonl", records).read_text(encoding="utf-8")
