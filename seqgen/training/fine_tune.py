@@ -145,19 +145,12 @@ class InitialModel:
                 unchanged,
                 f"{name} is {inherited_model[name]} in {self.stored.name}, not {agreed[name]}",
             )
-        config = self.stored.config
-        direction = config["data"].get("direction", "forward")
+        data, training = self.stored.config["data"], self.stored.config["training"]
+        direction = data.get("direction", "forward")
         require(
             given.get("direction", direction) == direction,
             f"--direction is fixed by --init-from: {self.stored.name} reads {direction}",
         )
-        inherited = {
-            "documents": config["data"].get("documents", "stream"),
-            "direction": direction,
-        }
-        # An imported model has no training window yet, nor has one of whole conversations.
-        if "seq_len" in config["training"] and config["data"].get("loss_on") is None:
-            inherited["seq_len"] = config["training"]["seq_len"]
         require(
             direction == row.task.fixed.get("direction", direction),
             f"{self.stored.name} reads from right to left, and --task is for models that read "
@@ -174,10 +167,14 @@ class InitialModel:
             labels or not wants, f"{self.stored.name} has learned no labels: leave out --labels"
         )
         require(wants or not labels, f"{self.stored.name} has labels: labels=false has no meaning")
-        inherited["labels"] = labels
-        for name in ("max_source_len", "max_target_len"):
-            if name in config["data"]:
-                inherited[name] = config["data"][name]
+        inherited = {"documents": data.get("documents", "stream")}
+        inherited |= {"direction": direction, "labels": labels}
+        inherited |= {
+            name: data[name] for name in ("max_source_len", "max_target_len") if name in data
+        }
+        # An imported model has no training window yet, nor has one of whole conversations.
+        if "seq_len" in training and data.get("loss_on") is None:
+            inherited["seq_len"] = training["seq_len"]
         if row.task.head is not None and self.model.window is not None:
             inherited[row.task.longest] = self.model.window - 1
         place = store.model_argument(self.stored)
