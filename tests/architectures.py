@@ -17,6 +17,7 @@ from torch import Tensor
 from seqgen import registry
 from seqgen.models.base import LanguageModel, NeuralLanguageModel
 from seqgen.models.mixture.model import Mixture
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.models.recurrent.model import RecurrentLM
 from seqgen.settings import ModelConfig
 from seqgen.settings.scoring import CacheConfig
@@ -227,12 +228,12 @@ class MixtureCase(Case):
         weights = [0.2, 0.3, 0.5]
         if self.variant == "by-order":
             table = [weights, [0.5, 0.4, 0.1], [0.1, 0.1, 0.8]]
-            return Mixture(parts, weights, table).to(dtype).eval()
+            return Mixture(parts, MixtureWeights(weights, table)).to(dtype).eval()
         if self.variant == "gate":
             gate = np.random.default_rng(3).normal(0, 0.05, (3 + 9, 3))
             gate[:3] += weights
-            return Mixture(parts, weights, gate=gate).to(dtype).eval()
-        return Mixture(parts, weights).to(dtype).eval()
+            return Mixture(parts, MixtureWeights(weights, gate=gate)).to(dtype).eval()
+        return Mixture(parts, MixtureWeights(weights)).to(dtype).eval()
 
     @property
     def neural(self) -> bool:

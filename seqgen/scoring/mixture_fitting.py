@@ -16,6 +16,7 @@ from seqgen.models.mixture.equations import Mixed
 from seqgen.models.mixture.fitting import OrderMatcher, fit_by_order, fit_weights, mix_log_probs
 from seqgen.models.mixture.gate import find_order_guide
 from seqgen.models.mixture.gate_fitting import DistributionSampler, GateData, fit_gate
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
 from seqgen.scoring.perplexity import check_token_file, for_model
 from seqgen.settings.scoring import Scoring
@@ -308,7 +309,7 @@ def distributions(
         columns: scores the text; see `token_log_probs`.
         tokens: (N,), the text's.
     """
-    mixture = joined(parts, [1.0] * len(parts))
+    mixture = joined(parts, MixtureWeights([1.0] * len(parts)))
     size = tokens.size * len(parts) * mixture.vocab_size
     read = DistributionSampler(mixture, every=-(-size // MOST_KEPT))
     columns_read = columns(read)  # (N, K + 2)
@@ -408,7 +409,7 @@ def fit_on_half(
     if by_weights - by_gate < WORTH_A_GATE:
         return fitted
     gate = read.gate(tried.size)
-    whole = column(joined(each, [1.0] * len(each), gate=gate))
+    whole = column(joined(each, MixtureWeights([1.0] * len(each), gate=gate)))
     by_gate = -float(whole[size // 2 :].mean())
     if by_gate >= loss:  # the text changes, and weights bear that better
         return fitted

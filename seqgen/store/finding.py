@@ -190,7 +190,7 @@ def _find_different(names: Iterable[str]) -> list[StoredModel]:
 
 def _shares(model: StoredModel) -> list[tuple[StoredModel, float]]:
     """Return the parts that a model brings into a mixture, and their shares of its weight."""
-    shares = mixture_weights(model)[0] if model.is_mixture else [1.0]
+    shares = mixture_weights(model).fixed if model.is_mixture else [1.0]
     parts = [replace(part, view=model.view) for part in model.single_models]
     return list(zip(parts, shares, strict=True))
 

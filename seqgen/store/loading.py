@@ -15,6 +15,7 @@ from seqgen.engines.choice import NO_ARRAY_MODEL, EngineChoice, Workload, choose
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.inference import InferenceModel
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.settings import WHOLE_NUMBERS, DataConfig, Direction, ReadingPrecision, conform
 from seqgen.settings.scoring import CacheConfig
 from seqgen.store import layout
@@ -321,27 +322,21 @@ def mixture_of(parts: Sequence[InferenceModel], stored: StoredMixture) -> Mixed:
     Raises:
         SeqgenError: the weights or the gate do not fit the parts.
     """
-    tables = stored.by_order or None, stored.gate or None
     try:
-        return joined(parts, stored.weights, *tables)
+        return joined(parts, MixtureWeights(stored.weights, stored.by_order, stored.gate))
     except ValueError as error:
         raise SeqgenError(f"{stored.path} is damaged: {error}") from None
 
 
-def joined(
-    parts: Sequence[InferenceModel],
-    weights: Sequence[float],
-    by_order: Sequence[Sequence[float]] | None = None,
-    gate: Sequence[Sequence[float]] | None = None,
-) -> Mixed:
+def joined(parts: Sequence[InferenceModel], weights: MixtureWeights) -> Mixed:
     """Mix models of one engine; see `Mixed.mix`."""
     if all(isinstance(part, ArrayModel) for part in parts):
         from seqgen.models.mixture.arrays import MixtureArrays
 
-        return MixtureArrays(parts, weights, by_order, gate)
+        return MixtureArrays(parts, weights)
     from seqgen.models.mixture.model import Mixture
 
-    return Mixture(parts, weights, by_order, gate).eval()
+    return Mixture(parts, weights).eval()
 
 
 def require_alike(first: LoadedModel, other: LoadedModel) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from seqgen.errors import SeqgenError
 from seqgen.files import json_bytes, require_regular
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.store import layout
 from seqgen.store.folder import copy_folder, link_file, tensor_pieces
 from seqgen.store.layout import models_folder
@@ -166,7 +167,6 @@ ROLE = "is a mixture, and its part"
 REMEDY = "mix it again with seqgen mix (its --copy keeps copies of the parts)"
 # How far the sum of a context's weights may be from 1.
 ROUNDING = 1e-6
-Weights = tuple[float, ...]
 
 
 def resolve(stored: StoredModel) -> SavedMixture:
@@ -178,11 +178,11 @@ def resolve(stored: StoredModel) -> SavedMixture:
     Raises:
         SeqgenError: a part is gone or has changed, or the folder is damaged.
     """
-    tables = mixture_weights(stored)
+    weights = mixture_weights(stored)
     parts = _parts_inside(stored) or tuple(
         stored.referred(reference, ROLE, REMEDY) for reference in stored.part_references
     )
-    return SavedMixture(stored.path, parts, *tables, view=stored.view)
+    return SavedMixture(stored.path, parts, *weights, view=stored.view)
 
 
 def _parts_inside(stored: StoredModel) -> tuple[StoredModel, ...]:
@@ -212,10 +212,8 @@ def current_parts(stored: StoredModel) -> list[tuple[Reference, StoredModel | No
     return parts
 
 
-def mixture_weights(
-    stored: StoredModel,
-) -> tuple[Weights, tuple[Weights, ...], tuple[Weights, ...]]:
-    """Read a mixture's weights, weights per n-gram order, and gate, if any.
+def mixture_weights(stored: StoredModel) -> MixtureWeights:
+    """Read a mixture's weights.
 
     Raises:
         SeqgenError: they are missing or damaged, or do not fit the parts.
@@ -223,7 +221,7 @@ def mixture_weights(
     if stored.ngram is not None:
         return _weights_beside_ngram(stored)
     if stored.members:
-        return stored.members, (), stored.table_of("members", "gate")
+        return MixtureWeights(stored.members, gate=stored.table_of("members", "gate"))
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -239,48 +237,38 @@ def mixture_weights(
     # it: TypeError or AttributeError.
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise SeqgenError(f"{path} is missing or damaged: {error}") from None
-    each = [flat[None], *(tensors.get(name, flat[:0, None]) for name in ("by_order", "gate"))]
-    if not all(table.ndim == 2 for table in each):
+    tables = [tensors.get(name, np.empty((0, 0))) for name in ("by_order", "gate")]
+    if flat.ndim != 1 or any(table.ndim != 2 for table in tables):
         raise SeqgenError(f"{path} is damaged: its weights do not fit the parts")
-    return _checked(*(table.tolist() for table in each), len(stored.part_references), path)
+    weights = MixtureWeights(*(table.tolist() for table in (flat, *tables)))
+    return _checked(weights, len(stored.part_references), path)
 
 
-def _weights_beside_ngram(
-    stored: StoredModel,
-) -> tuple[Weights, tuple[Weights, ...], tuple[Weights, ...]]:
+def _weights_beside_ngram(stored: StoredModel) -> MixtureWeights:
     """Read the weights of networks and the n-gram model that is in their folder."""
-    weights = stored.config["ngram"].get("weights")
-    flat = [weights if isinstance(weights, list) else []]
-    by_order, gate = (stored.table_of("ngram", name) for name in ("by_order", "gate"))
-    count = (len(stored.members) or 1) + 1
-    return _checked(flat, by_order, gate, count, stored.path / layout.CONFIG)
+    fixed = stored.config["ngram"].get("weights")
+    tables = (stored.table_of("ngram", name) for name in ("by_order", "gate"))
+    weights = MixtureWeights(fixed if isinstance(fixed, list) else [], *tables)
+    return _checked(weights, (len(stored.members) or 1) + 1, stored.path / layout.CONFIG)
 
 
-def _checked(
-    weights: Sequence[Sequence[float]],
-    by_order: Sequence[Sequence[float]],
-    gate: Sequence[Sequence[float]],
-    parts: int,
-    path: Path,
-) -> tuple[Weights, tuple[Weights, ...], tuple[Weights, ...]]:
-    """Refuse tables of weights that do not fit the parts of a mixture.
+def _checked(weights: MixtureWeights, parts: int, path: Path) -> MixtureWeights:
+    """Refuse weights that do not fit the parts of a mixture, and make tuples of them.
 
     Raises:
         SeqgenError: names the file that they are from.
     """
-    tables = weights, by_order, gate
+    summing = [weights.fixed, *weights.by_order]
     try:
-        right = all(len(row) == parts and all(map(math.isfinite, row)) for t in tables for row in t)
-        sums_to_1 = (
-            min(row) >= 0 and abs(sum(row) - 1) < ROUNDING for row in (*weights, *by_order)
-        )
-        right = right and all(sums_to_1)
+        rows = [*summing, *weights.gate]
+        right = all(len(row) == parts and all(map(math.isfinite, row)) for row in rows)
+        right = right and all(min(row) >= 0 and abs(sum(row) - 1) < ROUNDING for row in summing)
     except TypeError:
         right = False
     if not right:
         raise SeqgenError(f"{path} is damaged: its weights do not fit the parts")
-    flat, *rows = (tuple(map(tuple, table)) for table in tables)
-    return flat[0], *rows
+    tables = (tuple(map(tuple, table)) for table in (weights.by_order, weights.gate))
+    return MixtureWeights(tuple(weights.fixed), *tables)
 
 
 def write_mixture(

@@ -25,6 +25,7 @@ from seqgen.errors import UsageError
 from seqgen.models.base import weights_of
 from seqgen.models.mixture.arrays import MixtureArrays
 from seqgen.models.mixture.model import Mixture
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.models.seq2seq import transformer_equations
 from seqgen.models.seq2seq.from_source import FromSource
 from seqgen.settings.scoring import CacheConfig
@@ -282,9 +283,9 @@ def test_mixtures(table):
     cases = [next(c for c in CASES if c.architecture == name) for name in ("ngram", "gru")]
     each = [both(case) for case in cases]
     order = each[0][0].orders
-    rows = None if table is None else [table[min(n, 2)] for n in range(order)]
-    model = Mixture([one for one, _ in each], [0.4, 0.6], rows).double().eval()
-    arrays = MixtureArrays([other for _, other in each], [0.4, 0.6], rows)
+    rows = () if table is None else [table[min(n, 2)] for n in range(order)]
+    model = Mixture([one for one, _ in each], MixtureWeights([0.4, 0.6], rows)).double().eval()
+    arrays = MixtureArrays([other for _, other in each], MixtureWeights([0.4, 0.6], rows))
     tokens, targets = ids(3, LENGTH), ids(3, LENGTH, seed=1)
     wanted, _ = model(tokens[:, :9], model.start(3))
     found, state = arrays(tokens[:, :9].numpy(), arrays.start(3))
@@ -307,8 +308,8 @@ def test_mixtures(table):
 def test_mixtures_of_models_with_sources():
     names = {"additive", "default"}
     each = [both(case) for case in PAIRS if case.variant in names]
-    model = Mixture([one for one, _ in each], [0.4, 0.6]).double().eval()
-    arrays = MixtureArrays([other for _, other in each], [0.4, 0.6])
+    model = Mixture([one for one, _ in each], MixtureWeights([0.4, 0.6])).double().eval()
+    arrays = MixtureArrays([other for _, other in each], MixtureWeights([0.4, 0.6]))
     tokens, source = ids(3, LENGTH), SOURCES.rows([0, 2, 1])
     wanted, _ = model(tokens, model.opens(SOURCES)([0, 2, 1]))
     found, _ = arrays(tokens.numpy(), arrays.opens(SOURCES)([0, 2, 1]))

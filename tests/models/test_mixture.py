@@ -22,6 +22,7 @@ from seqgen.models.mixture.equations import weighted_sum
 from seqgen.models.mixture.fitting import fit_by_order, fit_weights
 from seqgen.models.mixture.gate_fitting import PRIOR, GateData, fit_gate
 from seqgen.models.mixture.model import Mixture
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.models.ngram.arrays import NGramArrays
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
@@ -55,7 +56,7 @@ def some_mixture(weights=(0.2, 0.5, 0.3)):
     parts = [NGram(NGramConfig(vocab_size=V, order=3)), lstm, transformer]
     for parameter in [*lstm.parameters(), *transformer.parameters()]:
         torch.nn.init.normal_(parameter, 0, 0.5)
-    mixture = Mixture([part.double().eval() for part in parts], weights)
+    mixture = Mixture([part.double().eval() for part in parts], MixtureWeights(weights))
     text = ids(200, seed=9).numpy()
     fit_counts(parts[0], Corpus(text, np.array([text.size]), start=0), [])
     return mixture
@@ -106,7 +107,8 @@ def test_a_mixture_of_n_grams_writes_few_rows_out(monkeypatch):
     parts = [NGram(NGramConfig(vocab_size=2000, order=order)) for order in (2, 3)]
     for part in parts:
         fit_counts(part, Corpus(text, np.array([text.size]), start=0), [])
-    mixture, rows = Mixture([part.double().eval() for part in parts], [0.4, 0.6]), []
+    mixture = Mixture([part.double().eval() for part in parts], MixtureWeights([0.4, 0.6]))
+    rows = []
     made = NGramArrays.make_rows
     monkeypatch.setattr(
         NGramArrays, "make_rows", lambda self, ids, n: rows.append(n) or made(self, ids, n)
@@ -366,13 +368,13 @@ def test_the_commands(tmp_path, capfd):
     assert run(["perplexity", "-m", "A", "--fit", str(text)]) == 2
 
 
-def by_order(table, order=3, length=300, gate=None):
+def by_order(table, order=3, length=300, gate=()):
     """Return a mixture that depends on the order matched, and the text it was counted in."""
     torch.manual_seed(2)
     text = ids(length, seed=9)
     ngram, lstm = NGram(NGramConfig(vocab_size=V, order=order)), some_mixture().components[1]
     fit_counts(ngram, Corpus(text.numpy(), np.array([length]), start=0), [])
-    return Mixture([lstm, ngram.double().eval()], [0.5, 0.5], table, gate), text
+    return Mixture([lstm, ngram.double().eval()], MixtureWeights([0.5, 0.5], table, gate)), text
 
 
 TABLE = [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]]
@@ -407,7 +409,7 @@ def test_weights_by_order_sum_to_one_after_every_past():
 @torch.no_grad()
 def test_mixtures_by_order_in_every_way_of_reading(order, gated):
     tables = (
-        (None, order, 300, np.concatenate([GATE[:order], GATE[3:]]))
+        ((), order, 300, np.concatenate([GATE[:order], GATE[3:]]))
         if gated
         else (TABLE[:order], order)
     )
@@ -460,8 +462,9 @@ def test_weights_by_order_are_the_best_of_all_on_a_grid():
 @pytest.mark.parametrize("gated", [False, True])
 @torch.no_grad()
 def test_steps_in_float32_are_those_of_calls_with_and_without_the_library(gated, monkeypatch):
-    mixture, _ = by_order(None, length=300, gate=GATE) if gated else by_order(TABLE)
-    mixture = Mixture([part.float() for part in mixture.components], [1, 1], *tables_of(mixture))
+    mixture, _ = by_order((), length=300, gate=GATE) if gated else by_order(TABLE)
+    weights = MixtureWeights([1, 1], *tables_of(mixture))
+    mixture = Mixture([part.float() for part in mixture.components], weights)
     tokens = ids(4, 12, seed=5)
     wanted, _ = mixture(tokens, mixture.start(4))
     for alone in (False, True):
@@ -477,14 +480,14 @@ def test_steps_in_float32_are_those_of_calls_with_and_without_the_library(gated,
 def tables_of(mixture):
     """Return the weights by order and the gate that a mixture was made with."""
     if mixture.gate is None:
-        return mixture.table.T, None
-    return None, np.concatenate([mixture.gate.constants, mixture.gate.coefficients])
+        return mixture.table.T, ()
+    return (), np.concatenate([mixture.gate.constants, mixture.gate.coefficients])
 
 
 @torch.no_grad()
 def test_a_gate_multiplies_powers_of_the_probabilities():
     """Each distribution by hand; also where a part rules a token out."""
-    mixture, _ = by_order(None, length=25, gate=GATE)
+    mixture, _ = by_order((), length=25, gate=GATE)
     with torch.no_grad():
         mixture.components[0].head.bias[2] = -math.inf
     tokens = ids(6, 20, seed=3)

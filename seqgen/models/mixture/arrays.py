@@ -8,20 +8,15 @@ import numpy as np
 
 from seqgen.models.arrays import ArrayModel
 from seqgen.models.mixture.equations import Mixed, MixtureState
+from seqgen.models.mixture.weights import MixtureWeights
 
 
 class MixtureArrays(Mixed, ArrayModel):
     """Mixture of array models; see `Mixed.mix` for its arguments."""
 
-    def __init__(
-        self,
-        components: Sequence[ArrayModel],
-        weights: Sequence[float],
-        by_order: Sequence[Sequence[float]] | None = None,
-        gate: Sequence[Sequence[float]] | None = None,
-    ) -> None:
+    def __init__(self, components: Sequence[ArrayModel], weights: MixtureWeights) -> None:
         self.components = components
-        self.mix(components, weights, by_order, gate)
+        self.mix(components, weights)
         self.dtype = components[0].dtype
 
     def __call__(

@@ -12,6 +12,7 @@ from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.distributions import mix_logits
 from seqgen.models.inference import LOGITS_AT_ONCE, InferenceModel
 from seqgen.models.mixture.gate import Gate, find_order_guide
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.models.scores import Predictions, first_best, ranks_in
 from seqgen.models.state import State
 from seqgen.settings import ModelConfig
@@ -43,41 +44,29 @@ class Mixed(InferenceModel):
     normalised = True
     components: Sequence[InferenceModel]
 
-    def mix(
-        self,
-        components: Sequence[InferenceModel],
-        weights: Sequence[float],
-        by_order: Sequence[Sequence[float]] | None = None,
-        gate: Sequence[Sequence[float]] | None = None,
-    ) -> None:
-        """Set the component models and their weights.
-
-        Args:
-            components: models with one vocabulary.
-            weights: one for each, not negative; they are divided by their sum.
-            by_order: a row of weights for each m = 0 to N - 1, which sums to 1.
-            gate: the coefficients of a gate, which is used instead of weights; see `Gate`.
+    def mix(self, components: Sequence[InferenceModel], weights: MixtureWeights) -> None:
+        """Set the component models, which have one vocabulary, and their weights.
 
         Raises:
             ValueError: a table does not fit the components, or there is no n-gram component.
         """
         self.config = ModelConfig(vocab_size=components[0].vocab_size)
         self._in_order = tuple(components)  # quicker to go through, as every step does
-        total = sum(weights)
-        self.log_weights = [math.log(w / total) if w else -math.inf for w in weights]
-        self.weights = np.array(weights)[:, None, None] / total  # (K, 1, 1)
+        total = sum(weights.fixed)
+        self.log_weights = [math.log(w / total) if w else -math.inf for w in weights.fixed]
+        self.weights = np.array(weights.fixed)[:, None, None] / total  # (K, 1, 1)
         self.window = _least(part.window for part in components)
         self.source_window = _least(part.source_window for part in components)
         self.rows_at_least = min(part.rows_at_least for part in components)
         self.guide, self.table, self.gate = None, None, None
-        if gate is not None:
-            self.gate = Gate(gate, components)
+        if len(weights.gate):
+            self.gate = Gate(weights.gate, components)
             self.guide, self.normalised = self.gate.guide, False
-        if by_order is not None:
+        if len(weights.by_order):
             self.guide, _ = find_order_guide(components)
             if self.guide is None:
                 raise ValueError("no component is an n-gram model")
-            self.table = np.array(by_order, np.float64).T.copy()  # (K, N)
+            self.table = np.array(weights.by_order, np.float64).T.copy()  # (K, N)
             if self.table.shape[1] != components[self.guide].orders:
                 raise ValueError(f"there are weights for {self.table.shape[1]} orders")
             with np.errstate(divide="ignore"):

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from seqgen.models.mixture.model import Mixture
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.models.network import Network
 
 # The random seeds of torch are below this.
@@ -24,7 +25,7 @@ class Members(Mixture, Network):
     """
 
     def __init__(self, networks: Sequence[Network], weights: Sequence[float] | None = None) -> None:
-        super().__init__(networks, weights or [1.0] * len(networks))
+        super().__init__(networks, MixtureWeights(weights or [1.0] * len(networks)))
         first = networks[0]
         self.config, self.settles = first.config, first.settles
         self.carries_state = first.carries_state

@@ -8,6 +8,7 @@ from torch import nn
 
 from seqgen.models.base import LanguageModel
 from seqgen.models.mixture.equations import Mixed
+from seqgen.models.mixture.weights import MixtureWeights
 
 
 class Mixture(Mixed, LanguageModel):
@@ -15,13 +16,7 @@ class Mixture(Mixed, LanguageModel):
 
     forward = Mixed.interpolated
 
-    def __init__(
-        self,
-        components: Sequence[LanguageModel],
-        weights: Sequence[float],
-        by_order: Sequence[Sequence[float]] | None = None,
-        gate: Sequence[Sequence[float]] | None = None,
-    ) -> None:
+    def __init__(self, components: Sequence[LanguageModel], weights: MixtureWeights) -> None:
         super().__init__()
         self.components = nn.ModuleList(components)
-        self.mix(components, weights, by_order, gate)
+        self.mix(components, weights)

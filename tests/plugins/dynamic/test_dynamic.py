@@ -14,6 +14,7 @@ from training_runs import FIVE_STEPS, home_with_models
 from seqgen import store
 from seqgen.errors import SeqgenError
 from seqgen.models.mixture.model import Mixture
+from seqgen.models.mixture.weights import MixtureWeights
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
 from seqgen.plugins.dynamic.adaptive_ngram import AdaptiveNGram
@@ -117,7 +118,8 @@ def mixture_of(networks, by):
         tables["by_order"] = generator.dirichlet([1.0] * size, size=3)
     if by == "context":
         tables["gate"] = generator.normal(0.3, 0.1, (3 + size**2, size))
-    return Mixture(parts, generator.dirichlet([1.0] * size), **tables), facts.discounts
+    weights = MixtureWeights(generator.dirichlet([1.0] * size), **tables)
+    return Mixture(parts, weights), facts.discounts
 
 
 @pytest.mark.parametrize("by", [None, "order", "context"])
