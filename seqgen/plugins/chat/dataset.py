@@ -412,15 +412,15 @@ class ConversationDataset(Dataset):
         train, val = self._rows(parts.train, encoder), parts.val
         if isinstance(val, Examples):
             val = self._rows(val, encoder)
-        for part, name in ((train, "to train on"), (val, "to validate with")):
-            if part is not None and not part.corpus.ends.size:
-                raise SeqgenError(f"no conversation is left {name}; give more, or --val none")
         facts_of_all, left_out = self.examples.surveyed
         keys = dict.fromkeys("+".join(keys) for keys in self.examples.keys.values())
         option = "" if encoder.learns_all else " (--loss-on)"
         report(Notice(text=encoder.describe(facts_of_all, keys, model.name) + option))
         if left_out:
             report(Notice(text=left_out))
+        for part, name in ((train, "to train on"), (val, "to validate with")):
+            if part is not None and not part.corpus.ends.size:
+                raise SeqgenError(f"no conversation is left {name}; give more, or --val none")
         prompt = encoder.prompt(next(iter(self.examples)))
         val_corpus, val_facts = (None, Survey()) if val is None else (val.corpus, val.facts)
         read = self.text, facts, None, tokens.target, train.corpus, val_corpus, val_facts

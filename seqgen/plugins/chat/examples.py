@@ -84,7 +84,7 @@ def keys_of(record: Any) -> tuple[str, ...]:
 def example_of(record: Any, keys: tuple[str, ...]) -> ChatExample | str:
     """Make an example of the values of a record at some keys; say why not if they are none."""
     if not isinstance(record, Mapping):
-        return "with broken JSON" if record is None else "that is no object"
+        return "with broken JSON" if record is None else "without an object"
     values = [record.get(key) for key in keys]
     try:
         if len(values) == 2 and all(isinstance(value, str) for value in values):
@@ -95,7 +95,7 @@ def example_of(record: Any, keys: tuple[str, ...]) -> ChatExample | str:
             messages = [turn("user", _sound(prompt)), turn(ANSWERING, _sound(completion))]
             return ChatExample(messages, learned=1, plain=True)
         if not all(isinstance(value, list | Mapping) for value in values):
-            return f"without a {'+'.join(keys)} of that kind"
+            return f"without {'+'.join(keys)} of that kind"
         parts = [_messages(value) for value in values]
     except _NoMessageError as error:
         return str(error)
@@ -272,7 +272,7 @@ class Examples:
             content = "".join(message["content"] for message in example.messages)
             texts, sizes = texts + len(content), sizes + len(content.encode())
             facts = [example.learned, list(example.messages)]
-            digest.update(f"{json.dumps(facts, sort_keys=True)}\n".encode())
+            digest.update(f"{json.dumps(facts, sort_keys=True, default=str)}\n".encode())
         reasons = "; ".join(
             f"{plural(len(places), 'record')} {why} ({first_names(places, NAMED)})"
             for why, places in left_out.items()

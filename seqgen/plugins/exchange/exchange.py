@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import chain
@@ -27,6 +28,10 @@ from seqgen.store.loading import load
 from seqgen.store.model import Adapter
 from seqgen.text import packing
 from seqgen.text.tokenizers import Tokenizer
+
+
+# What stands before OWNER/NAME in the address of a model's page, as a path has it.
+ADDRESS_OF_HUB = re.compile(r"^https?:/+(www\.)?huggingface\.co/")
 
 
 @ending_as_ctrl_c()
@@ -98,7 +103,8 @@ def _local(path: Path) -> hub.LocalModel:
     Raises:
         SeqgenError: it is the name of a pretrained model, and there is no such path.
     """
-    if not path.exists() and (hint := pretrained_hint(str(path))):
+    named = ADDRESS_OF_HUB.sub("", str(path))
+    if not path.exists() and (hint := pretrained_hint(named)):
         raise SeqgenError(f"there is no file or folder {path}{hint}")
     return hub.LocalModel(path, path.resolve().name, str(path.resolve()))
 

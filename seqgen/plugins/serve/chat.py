@@ -83,7 +83,13 @@ def read_chat(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOptions)
     chat_model, instead = hooks.chat_model(), "send its prompts to /v1/completions"
     if chat_model is None:
         raise SeqgenError(f"chats need the plugin chat, which is not installed: {instead}")
-    chat = chat_model.of(loaded, instead=instead)
+    try:
+        chat = chat_model.of(loaded, instead=instead)
+    except SeqgenError:
+        if loaded.stored.path.exists():
+            raise
+        gone = f"the model {loaded.name!r} has been removed"
+        raise Refused(gone, 404, "model", "model_not_found") from None
     try:
         prompt = chat.read_prompt([_plain(one) for one in _listed(fields.get("messages"))])
     except Refused:

@@ -424,8 +424,8 @@ LONE = "with half of a surrogate pair"
     ("record", "reason"),
     [
         (None, BROKEN),
-        (7, "that is no object"),
-        ([], "that is no object"),
+        (7, "without an object"),
+        ([], "without an object"),
         ({}, "without KEYS"),
         ({"text": "a"}, "without KEYS"),
         ({"messages": []}, "without an answer"),
@@ -457,7 +457,7 @@ def test_other_records_are_left_out(record, reason, tmp_path):
         assert len(list(found)) == found.surveyed[0].lines == 1
         named = isinstance(record, dict) and not own
         why = "without KEYS" if named else reason
-        why = why.replace("KEYS", f"a {keys} of that kind")
+        why = why.replace("KEYS", f"{keys} of that kind")
         assert found.surveyed[1] == f"left out: 1 record {why} ({path}, record 2)"
 
 
@@ -466,7 +466,7 @@ def test_reasons_are_counted_apart(tmp_path):
     path = written(tmp_path / "some.jsonl", [*records, *records[:1]])
     assert Examples((path,)).surveyed[1] == (
         f"left out: 2 records without an answer ({path}, record 1, {path}, record 4); "
-        f"1 record without a messages of that kind ({path}, record 2)"
+        f"1 record without messages of that kind ({path}, record 2)"
     )
 
 

@@ -107,6 +107,20 @@ def test_an_answer_is_what_sample_writes(client):
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
+def test_a_model_that_is_removed_is_not_found(live, client, folder):
+    """Chats read its template anew, also while the model is in memory."""
+    assert said(ask(client))
+    model = folder.parent / "models" / "smol"
+    model.rename(folder.parent / "gone")
+    try:
+        error = ask(client, status=404)
+    finally:
+        (folder.parent / "gone").rename(model)
+    assert (error["code"], error["param"]) == ("model_not_found", "model")
+    assert "the model 'smol' has been removed" in error["message"]
+    assert said(ask(client))
+
+
 def test_a_stream_says_the_role_once_and_counts_at_the_end(client):
     events = streamed(client, n=2, stream_options={"include_usage": True})
     *pieces, last = events
