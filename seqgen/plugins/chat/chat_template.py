@@ -39,6 +39,8 @@ Message = Mapping[str, Any]
 DEFAULT = "default"
 # Characters that Unicode keeps free for the use of programs: no text has any.
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+# The keys of the reasoning before an answer, of which the first that a message has counts.
+REASONING = "reasoning_content", "thinking", "reasoning"
 # Messages that show where an answer ends.
 QUESTION, ANSWER = "first question", "first answer"
 
@@ -72,7 +74,7 @@ class ChatTemplate:
         try:
             with limits():
                 text = self._compiled.render(
-                    messages=messages,
+                    messages=[*map(_with_reasoning, messages)],
                     tools=None,
                     documents=None,
                     add_generation_prompt=prompts,
@@ -332,6 +334,14 @@ def _encode_part(tokenizer: Tokenizer, part: str, as_text: bool, first: bool) ->
             "it out"
         )
     return ids
+
+
+def _with_reasoning(message: Message) -> Message:
+    """Give the reasoning of a message both names that templates read, as transformers 5 does."""
+    reasoning = next((message[x] for x in REASONING if message.get(x) is not None), None)
+    if reasoning is None:
+        return message
+    return {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -29,7 +29,6 @@ from seqgen.store.model import Adapter
 from seqgen.text import packing
 from seqgen.text.tokenizers import Tokenizer
 
-
 # What stands before OWNER/NAME in the address of a model's page, as a path has it.
 ADDRESS_OF_HUB = re.compile(r"^https?:/+(www\.)?huggingface\.co/")
 

@@ -285,6 +285,16 @@ def test_formats_and_widths_are_those_of_python(source, text):
     assert ChatTemplate(source, {}).render(turns("a")) == text
 
 
+@pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
+def test_reasoning_has_the_names_that_templates_read(key):
+    template = ChatTemplate(
+        "{% for m in messages %}{{ m.thinking }}|{{ m.reasoning_content }}{% endfor %}", {}
+    )
+    message = {"role": "assistant", "content": "a", key: "b"}
+    assert template.render([message]) == "b|b"
+    assert template.render([{**message, key: None}]).strip("|") in ("", "None")
+
+
 def test_a_namespace_is_written_without_what_it_holds():
     source = "{% set it = namespace() %}{% set it.x = it %}{{ it }}"
     assert ChatTemplate(source, {}).render(turns("a")) == "<Namespace>"
