@@ -77,7 +77,8 @@ class Shelf:
         self._sizes: dict[str, int] = {}  # of all that have been loaded
         self._files = {name: stored.files for name, stored in self.stored.items()}
         self._stamps: dict[str, Stamp | None] = {}  # of the files that were loaded
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of what is above
+        self._one_at_a_time = threading.Lock()  # while a model is loaded, others can be had
 
     @property
     def loaded(self) -> list[str]:
@@ -112,10 +113,19 @@ class Shelf:
             raise Unknown(
                 f"there is no model {name!r} here; GET /v1/models lists the served models"
             )
+        loaded = self._in_memory(name)
+        if loaded is None:
+            with self._one_at_a_time:
+                # Another request may have loaded it meanwhile.
+                loaded = self._in_memory(name) or self._load(name)
+        return loaded
+
+    def _in_memory(self, name: str) -> LoadedModel | None:
+        """Get a model that is loaded and has not been replaced since; else drop it."""
         with self._lock:
             loaded = self._loaded.pop(name, None)
             if loaded is None or self._is_replaced(name):
-                loaded = self._load(name)
+                return None
             self._loaded[name] = loaded
             return loaded
 
@@ -143,6 +153,8 @@ class Shelf:
             time.sleep(PAUSE)
         if loaded is None:
             raise error
+        with self._lock:
+            self._loaded[name] = loaded
         return loaded
 
     def _load_now(self, name: str) -> LoadedModel:
@@ -169,8 +181,9 @@ class Shelf:
 
     def _make_room(self, size: int) -> None:
         """Drop the least recently used models until a new one fits."""
-        while self._loaded and self._most is not None and self._most < size + self._size:
-            del self._loaded[next(iter(self._loaded))]
+        with self._lock:
+            while self._loaded and self._most is not None and self._most < size + self._size:
+                del self._loaded[next(iter(self._loaded))]
 
     @property
     def _size(self) -> int:

@@ -1217,6 +1217,30 @@ def test_of_all_models_those_that_are_too_large_are_left_out(two_stored):
         Shelf([], 10)
 
 
+def test_a_model_in_memory_can_be_had_while_another_is_loaded(home, two_stored, monkeypatch):
+    first, second = two_stored
+    shelf = Shelf([])
+    there = shelf.get(first)
+    begun, goes_on, load = threading.Event(), threading.Event(), shelf._load_now
+
+    def load_slowly(name):
+        begun.set()
+        assert goes_on.wait(30)
+        return load(name)
+
+    monkeypatch.setattr(shelf, "_load_now", load_slowly)
+    waiting = [threading.Thread(target=shelf.get, args=(second,)) for _ in range(2)]
+    for thread in waiting:
+        thread.start()
+    assert begun.wait(30)
+    assert shelf.get(first) is there
+    goes_on.set()
+    for thread in waiting:
+        thread.join(30)
+    assert shelf.loaded == [first, second]
+    assert shelf.get(second) is shelf.get(second)
+
+
 @pytest.mark.parametrize("part", ["", "model.safetensors", "config.json"])
 def test_a_model_that_is_removed_while_it_is_served(home, two_stored, part):
     server = Server(Shelf([], 1 << 30), ServeOptions())
