@@ -14,6 +14,7 @@ from training_runs import both_ways, corpus_of, run_loop, settings_for
 
 from seqgen import registry, store
 from seqgen.cli import run as command
+from seqgen.cli.shell.model_facts import describe
 from seqgen.errors import Interrupted
 from seqgen.models.mixture.fitting import fit_weights
 from seqgen.models.mixture.members import Members, build_members
@@ -205,6 +206,8 @@ def test_a_gate_of_the_members_alone_leaves_the_mixture_as_it_is_reported(
     monkeypatch.setattr(mix, "WORTH_A_GATE", math.inf)
     monkeypatch.setattr(with_ngram, "WORTH_KEEPING", -math.inf)
     found = resume("t", settings={"with_ngram": 1}).mixture
+    counted = store.find("t").ngram.record["parameters"]
+    assert describe(store.find("t")).parameters == alone.parameters + counted
     assert alone.members["gate"] and not found["gate"]
     held_out = store.find("t").validation_text.read_text()
     stored = store.find("t")

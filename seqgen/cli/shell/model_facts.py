@@ -70,14 +70,14 @@ def describe(model: store.StoredModel) -> ModelRecord:
     with contextlib.suppress(SeqgenError):
         config, kind = model.config, model.kind
         record, result = model.record, store.result_of(model)
-        counts = [part.record.get("parameters") or 0 for part in model.single_models]
+        counts = [part.record.get("parameters") or 0 for part in (model, model.ngram) if part]
         # The configuration may name the tokenizer by a path.
         tokenizer = kind_in(model.path / "tokenizer") or config["data"].get("tokenizer")
     return ModelRecord(
         name=model.name,
         path=str(model.path),
         architecture=kind,
-        parameters=sum(counts) or record.get("parameters"),
+        parameters=sum(counts) or None,
         tokenizer=tokenizer,
         val_bits_per_char=result.get("val_bits_per_char"),
         created=record.get("created"),
