@@ -412,7 +412,7 @@ def _largest_size(
     return dict(smallest.settings), least
 
 
-def is_large_text(plan: Plan, prepared: Prepared) -> bool:
+def may_suit_transformer(plan: Plan, prepared: Prepared) -> bool:
     """Check whether a transformer may predict this text better than `lstm` within the budget."""
     leaves_open = plan.training.minutes is not None and plan.given.keys() <= OPEN_TO_ARCHITECTURES
     stream = plan.data.documents == "stream" and prepared.spelled

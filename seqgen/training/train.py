@@ -36,7 +36,7 @@ from seqgen.training.choosing import (
     choose_for_machine,
     choose_size,
     choose_window,
-    is_large_text,
+    may_suit_transformer,
     prepare_width_search,
     suits_transformer,
     trial_deadline,
@@ -454,7 +454,7 @@ def _other_architecture(plan: Plan, request: RunRequest, prepared: Prepared) -> 
     if request.chooses_translator:
         return "seq2seq"
     leaves_open = request.adds_ngrams and request.parameters is None
-    return "transformer" if leaves_open and is_large_text(plan, prepared) else None
+    return "transformer" if leaves_open and may_suit_transformer(plan, prepared) else None
 
 
 def import_origin(request: RunRequest, report: Report) -> RunRequest:
