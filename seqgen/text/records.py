@@ -164,7 +164,7 @@ class Texts:
 def json_records(chunks: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
     """Yield the number, from 1, and the value of each line of JSON Lines; None if damaged.
 
-    Of a file that is one list in JSON, it yields the items of the list in the same way.
+    Of a file that is one list in JSON, or several, it yields the items in the same way.
 
     Raises:
         SeqgenError: a line or an item is too long, or a list is damaged.
@@ -196,7 +196,15 @@ def _items(text: str, blocks: Iterator[str], name: str) -> Iterator[Any]:
             yield item
             count, at = count + 1, BETWEEN.match(text, end).end()
         if text.startswith("]", at):
-            return
+            text = text[at + 1 :] + next(blocks, "")
+            while not text.strip() and (block := next(blocks, "")):
+                text = block
+            if not text.strip():
+                return
+            if not (begins := LIST_BEGINS.match(text)):
+                raise SeqgenError(f"{name} has more than lists of JSON after item {count:,}")
+            text = text[begins.end() :]
+            continue
         text = text[at:] + (block := next(blocks, ""))
         if not block:
             raise SeqgenError(f"{name} is damaged JSON after item {count:,} of its list")

@@ -174,6 +174,12 @@ def test_a_list_is_as_json_lines(records, indent, block, ascii_only):
         assert [record for _, record in json_records(pieces, "x")] == records
         with pytest.raises(SeqgenError, match="x is damaged JSON after item"):
             list(json_records([whole[: whole.rindex("]")]], "x"))
+        # Several such files, joined as `cat` does.
+        pieces = [*pieces, "\n" * block, *pieces]
+        assert [record for _, record in json_records(pieces, "x")] == records * 2
+        last = len(records)
+        with pytest.raises(SeqgenError, match=f"x has more than lists of JSON after item {last}$"):
+            list(json_records([whole, "\n", '{"t": "lost"}'], "x"))
 
 
 def test_a_file_that_is_one_list(tmp_path, stdin, capsys):

@@ -20,6 +20,7 @@ LINES = {"address", "article", "aside", "body", "caption", "dd", "details", "div
 LINES |= {"fieldset", "figcaption", "form", "header", "hr", "legend", "li", "main", "section"}
 LINES |= {"summary", "tr"}
 CELLS = {"td", "th"}
+CDATA = "<![CDATA["
 # How a page names its encoding near its start, as HTML and XML do.
 _ENCODING = re.compile(
     rb"""<(?:meta[^>]*?charset|\?xml[^>]*?encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE
@@ -36,14 +37,18 @@ def read_html(file: IO[bytes]) -> Document:
     Raises:
         Unreadable: it has no text.
     """
-    text = text_of_html(decode_html(file.read()))
+    page = decode_html(file.read())
+    text = text_of_html(page, is_xhtml=page.lstrip().startswith("<?xml"))
     if not text:
         raise Unreadable("has no text besides its tags")
     return Document(text)
 
 
 def decode_html(raw: bytes) -> str:
-    """Decode a page: by its byte order mark, or as UTF-8, as it declares, or as Windows-1252."""
+    """Decode a page: by its byte order mark, or as UTF-8, as it declares, or as Windows-1252.
+
+    In a page that declares UTF-8, damaged bytes become U+FFFD unless most are damaged.
+    """
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8"),
         (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -57,6 +62,10 @@ def decode_html(raw: bytes) -> str:
         text = _decoded(raw, encoding)
         if text is not None:
             return text
+    text = raw.decode("utf-8", "replace")
+    is_utf8 = declared and encodings[-1].lower() in ("utf-8", "utf8")
+    if is_utf8 and 2 * text.count("\ufffd") < sum(not c.isascii() for c in text):
+        return text  # a few bytes are damaged
     return raw.decode("cp1252", "replace")
 
 
@@ -72,13 +81,17 @@ def _decoded(raw: bytes, encoding: str) -> str | None:
         return None
 
 
-def text_of_html(page: str) -> str:
+def text_of_html(page: str, is_xhtml: bool = False) -> str:
     """Return the text of a page; paragraphs and the like are lines of their own.
+
+    Args:
+        page: the page.
+        is_xhtml: CDATA sections are text, as in XML; in HTML they are comments.
 
     Raises:
         Unreadable: it has the number of a character in thousands of digits.
     """
-    parser = _TextParser()
+    parser = _TextParser(is_xhtml)
     try:
         parser.feed(page)
         parser.close()
@@ -95,8 +108,9 @@ class _TextParser(HTMLParser):
     Python.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_xhtml: bool) -> None:
         super().__init__(convert_charrefs=True)
+        self._is_xhtml = is_xhtml
         self.pieces: list[str] = []
         self._hidden: list[str] = []
         self._count_hidden: Counter[str] = Counter()
@@ -114,7 +128,10 @@ class _TextParser(HTMLParser):
 
     def parse_marked_section(self, i: int, report: bool = True) -> int:
         """Return where the section at `i` ends, such as `<![if IE]>`; -1 if it does not."""
-        end = self.rawdata.find("]]>" if self.rawdata.startswith("<![CDATA[", i) else ">", i)
+        is_text = self.rawdata.startswith(CDATA, i)
+        end = self.rawdata.find("]]>" if is_text else ">", i)
+        if is_text and self._is_xhtml and end >= 0:
+            self.handle_data(self.rawdata[i + len(CDATA) : end])
         return -1 if end < 0 else self.rawdata.index(">", end) + 1
 
     def handle_starttag(self, tag: str, attrs: object) -> None:

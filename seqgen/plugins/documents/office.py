@@ -20,6 +20,8 @@ from seqgen.plugins.documents.document import (
 )
 from seqgen.plugins.documents.html import decode_html, text_of_html
 
+# The namespace of titles and descriptions of pictures; other titles are text.
+SVG = "xmlns:svg-compatible:1.0"
 OLD_WORD = b"\xd0\xcf\x11\xe0"
 _SPACES = re.compile(r"[ \t\n\r]+")
 Attributes = dict[str, str]
@@ -74,7 +76,7 @@ def parse_xml(
     end: Callable[[str], None] = lambda name: None,
     text: Callable[[str], None] = lambda data: None,
 ) -> None:
-    """Parse XML and call functions for its elements, by their names without namespace.
+    """Parse XML and call functions for its elements, by their names without namespace but `SVG`.
 
     Raises:
         Unreadable: it is not well-formed, or declares entities, which may expand without end or
@@ -99,7 +101,8 @@ def parse_xml(
 
 
 def _local(name: str) -> str:
-    return name.rpartition(" ")[2]
+    space, _, local = name.rpartition(" ")
+    return f"svg {local}" if space.endswith(SVG) else local
 
 
 class _TextOfXml:
@@ -195,23 +198,35 @@ class _WordText(_TextOfXml):
 
 
 class _OpenText(_TextOfXml):
-    """Text of an OpenDocument text, where white space in paragraphs is collapsed."""
+    """Text of an OpenDocument text, with white space in paragraphs collapsed; then its notes."""
 
     skipped = frozenset({"tracked-changes", "annotation", "font-face-decls", "automatic-styles"})
+    skipped |= {"note-citation", "svg title", "svg desc"}
     paragraphs, cell, row = frozenset({"p", "h"}), "table-cell", "table-row"
     characters: ClassVar[dict[str, str]] = {"tab": "\t", "line-break": "\n", "s": " "}
 
     def __init__(self) -> None:
         super().__init__()
-        self._paragraphs = 0
+        self._paragraphs, self._notes = 0, []
+        self._around: list[tuple[list[str], int]] = []
+
+    def read(self, raw: bytes) -> str:
+        text = super().read(raw)
+        return "\n".join(filter(None, [text, clean("".join(self._notes))]))
 
     def _start(self, name: str, attributes: Attributes) -> None:
+        if name == "note":  # within a sentence, and perhaps within the cell of a table
+            self._around.append((self.pieces, self._cells))
+            self.pieces, self._cells = [], 0
         self._paragraphs += name in self.paragraphs
         super()._start(name, attributes)
 
     def _end(self, name: str) -> None:
         super()._end(name)
         self._paragraphs -= name in self.paragraphs
+        if name == "note":
+            self._notes += self.pieces
+            self.pieces, self._cells = self._around.pop()
 
     def _text(self, data: str) -> None:
         super()._text(_SPACES.sub(" ", data))
@@ -271,7 +286,7 @@ def read_epub(file: IO[bytes]) -> Document:
     chapters = list(_chapters(parts))
     if _protected(parts) & {*chapters}:
         raise Unreadable("is protected against copying (DRM)")
-    texts = [text_of_html(decode_html(parts.read(name))) for name in chapters]
+    texts = [text_of_html(decode_html(parts.read(name)), is_xhtml=True) for name in chapters]
     return _joined(texts, len(texts), "chapter")
 
 

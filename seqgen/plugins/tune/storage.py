@@ -6,9 +6,11 @@ Optuna keeps the trials; a storage also has the facts of the study's beginning, 
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import shutil
 import sqlite3
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen import store
 from seqgen.errors import SeqgenError, UsageError, first_line
-from seqgen.files import parse_json, write_json
+from seqgen.files import parse_json, require_regular, write_json
 from seqgen.packages import install_command
 from seqgen.plugins.tune.locks import ADVISORY_LOCKS, DatabaseLocks, FileLocks, StudyLocks
 from seqgen.wording import first_names
@@ -34,6 +36,9 @@ KEPT = ("about", "seed", "budget")
 BEFORE_PRUNING, UNPRUNED_TENTHS = 4, 3
 # Seconds that a process waits while another writes.
 PATIENCE = 60
+# The longest first line of a journal, in bytes; and how often, and after how many seconds, the end
+# of a journal is looked at again.
+LONGEST_RECORD, TRIES, PAUSE = 1 << 20, 5, 0.1
 
 
 @contextlib.contextmanager
@@ -278,12 +283,37 @@ class JournalStorage(SharedStorage):
 
         path = str(self._path)
         try:
+            _require_journal(self._path)
             with without_warnings():
                 return JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path)))
         except OSError as error:
             raise SeqgenError(f"--storage {path}: {error.strerror or error}") from None
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, AssertionError):
             raise SeqgenError(f"--storage {path} is no journal file of Optuna") from None
+
+
+def _require_journal(path: Path) -> None:
+    """Refuse a file that is no journal, or one that was cut: Optuna would append to it.
+
+    Raises:
+        OSError: it cannot be read.
+        SeqgenError: it is a pipe or the like, or ends within a record.
+        ValueError: it is something else.
+    """
+    if not path.exists():
+        return
+    with require_regular(path).open("rb") as file:
+        first = file.readline(LONGEST_RECORD)
+        if not first:
+            return
+        if "op_code" not in parse_json(first):
+            raise ValueError
+        for left in reversed(range(TRIES)):  # another process may be writing a record
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) == b"\n":
+                return
+            time.sleep(PAUSE if left else 0)
+    raise SeqgenError(f"--storage {path} ends within a record, as a file that was cut does")
 
 
 def open_storage(name: str, url: str | None) -> StudyStorage:

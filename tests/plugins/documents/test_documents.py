@@ -128,10 +128,28 @@ def test_opendocument_texts(tmp_path):
     assert text_of(odt(tmp_path / "a.odt", body)) == "Head\na b   c\td\ne\n1\t2\n"
 
 
+def test_notes_and_descriptions_of_opendocument_do_not_divide_a_sentence(tmp_path):
+    """Notes follow the text, as those of Word documents do."""
+    note = (
+        "<text:note><text:note-citation>1</text:note-citation><text:note-body>"
+        "<text:p>A note.</text:p></text:note-body></text:note>"
+    )
+    svg = 'xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0"'
+    frame = f"<text:span {svg}><svg:title>T</svg:title><svg:desc>D</svg:desc></text:span>"
+    body = f"<text:p>The cat{note} sat{frame} on <text:title>a title</text:title>.</text:p>"
+    body += f"<table:table-row><table:table-cell><text:p>1{note.replace('A ', 'Another ')}</text:p>"
+    body += "</table:table-cell><table:table-cell><text:p>2</text:p></table:table-cell>"
+    body += "</table:table-row>"
+    wanted = "The cat sat on a title.\n1\t2\n\nA note.\nAnother note.\n"
+    assert text_of(odt(tmp_path / "a.odt", body)) == wanted
+
+
 def test_books_are_read_in_the_order_of_their_spine(tmp_path, capsys):
     chapters = {"last%20one.xhtml": "<p>last</p>", "b.html": "<title>t</title><h1>First</h1>&nbsp;"}
     path = epub(tmp_path / "a.epub", {**chapters, "empty.html": "<img/>"})
     assert text_of(path) == "First\n\nlast\n"
+    section = {"a.xhtml": "<p>one <![CDATA[<two>]]></p>"}
+    assert text_of(epub(tmp_path / "d.epub", section)) == "one <two>\n"
     assert run(["train", str(path), *COUNT]) == 0
     said = f"{path}: 3 chapters, 12 characters, 1 chapter without text\n"
     assert said in capsys.readouterr().err
@@ -155,6 +173,13 @@ PAGES = {
     "lies": ('<meta http-equiv=x content="a; charset=latin1">é'.encode(), "é\n"),
     "wide": ("\ufeff<p>wide</p>".encode("utf-16-le"), "wide\n"),
     "xhtml": (b"<html><script src='a'/><p/>b</html>", "b\n"),
+    "cdata": (b"<?xml version='1.0'?><p>a<![CDATA[ <b> & ]]>c</p>", "a <b> & c\n"),
+    "comment": (b"<p>a<![CDATA[ b ]]>c</p>", "ac\n"),
+    "damaged": (
+        "<meta charset=utf-8>d\u00e9j\u00e0 vu \u00e9t\u00e9 ".encode() + b"\xff!",
+        "d\u00e9j\u00e0 vu \u00e9t\u00e9 \ufffd!\n",
+    ),
+    "no utf-8": ("<meta charset=utf-8>d\u00e9j\u00e0 vu".encode("latin-1"), "d\u00e9j\u00e0 vu\n"),
     "controls": (b"a\x00\x07b\r\nc", "ab c\n"),
 }
 

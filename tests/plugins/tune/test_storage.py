@@ -247,6 +247,27 @@ def test_what_is_no_storage_is_refused(capsys, text, monkeypatch, given, said):
     assert text.read_text().startswith("the cat")
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("broken\n", "is no journal file of Optuna"),
+        ("[]\n", "is no journal file of Optuna"),
+        ('{"op_code": 99, "worker_id": "a"}\n', "is no journal file of Optuna"),
+        ('{"op_code": 0, "worker_id": "a"', "is no journal file of Optuna"),
+        ('{"op_code": 0}\n{"op_co', "ends within a record"),
+        (None, "is a pipe or a device"),
+    ],
+)
+def test_a_file_that_is_no_journal_stays_as_it_is(capsys, text, content, said):
+    file = text.parent / "j.log"
+    if content is None:
+        os.mkfifo(file)
+    else:
+        file.write_text(content)
+    assert said in refusal(capsys, "tune", text, "--trials", "1", "--storage", file)
+    assert content is None or file.read_text() == content
+
+
 def test_a_server_that_does_not_answer_is_one_line_without_the_password(capsys, text):
     pytest.importorskip("psycopg")
     line = refusal(
