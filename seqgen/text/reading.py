@@ -253,6 +253,11 @@ def files_in(given: str | Path) -> list[Path] | None:
     return None if listed is None else [path for path, why in listed.items() if not why]
 
 
+def is_name_of_files(given: str | Path) -> bool:
+    """Check whether a name is that of a file or folder, or a pattern."""
+    return os.path.exists(given) or glob.has_magic(str(given))  # noqa: PTH110
+
+
 def _entries_of(given: str | Path) -> dict[Path, str] | None:
     """List what is in a folder or pattern, and why it is never read; see `files_in`."""
     name = Path(given)

@@ -21,13 +21,13 @@ from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import build_members
 from seqgen.presets import Preset
 from seqgen.ranks.group import process_group
-from seqgen.settings import flatten_settings, require
+from seqgen.settings import conform, flatten_settings, require
 from seqgen.settings.setting import checked_strings
 from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.torch_models import choose_products
-from seqgen.text.reading import CHUNK_BYTES, joined_blocks
+from seqgen.text.reading import CHUNK_BYTES, is_name_of_files, joined_blocks
 from seqgen.text.sources import require_equal_widths
 from seqgen.text.split import held_out_path
 from seqgen.text.training_files import file_notices
@@ -203,9 +203,12 @@ def train_given(
     names = [data] if isinstance(data, str | Path) else data
     if isinstance(names, list | tuple) and all(isinstance(name, str | Path) for name in names):
         files = list(names)
-        require(bool(files) != (text is not None), "give data or text to train on, and not both")
+        require(bool(files) or text is not None, "give data or text to train on")
+        require(not files or text is None, "give data or text to train on, not both")
         require(field is None, "field is for records, such as the rows of a data set")
         if text is None:
+            are_texts = len(files) > 1 and not any(map(is_name_of_files, files))
+            require(not are_texts, f"there is no file {files[0]!s:.100}; give texts as text=[...]")
             return train(files, **options)
         texts = checked_strings(text)
     else:
@@ -487,7 +490,7 @@ def checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
     plan = request.plan()
     check_members(plan.row, plan.training, plan.task)
     check(plan)
-    if request.parameters is not None:
+    if conform("parameters", request.parameters, int | None) is not None:
         return prepare_width_search(plan, request.flags)
     plan.check_shape()
     return plan

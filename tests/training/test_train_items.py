@@ -52,6 +52,12 @@ def test_what_is_no_text_is_refused():
             seqgen.train(data, field=field, **COUNT)
     with pytest.raises(UsageError, match="not both"):
         seqgen.train(iter(["a"]), text="b", **COUNT)
+    with pytest.raises(UsageError, match=r"there is no file emma; give texts as text=\[...\]"):
+        seqgen.train(["emma", "olivia"], **COUNT)
+    with pytest.raises(UsageError, match="give data or text to train on$"):
+        seqgen.train([], **COUNT)
+    with pytest.raises(UsageError, match="parameters must be a whole number"):
+        seqgen.train(["a.txt"], architecture="rnn", parameters="20k")
 
 
 def test_a_run_on_a_generator_resumes():

@@ -60,9 +60,10 @@ def data(reported: Reported, out: RecordedOutput) -> None:
     config = DataConfig(
         as_text=True, documents=reported.documents, val=reported.val, split_seed=reported.split_seed
     )
-    text = Text(text_files(names), ending=document_ending(config.documents))
     by_field = reported.field is not None
-    for path in () if by_field else text_files(names):
+    paths = text_files(names) if by_field else tuple(_trained_on(names))
+    text = Text(paths, ending=document_ending(config.documents))
+    for path in () if by_field else paths:
         if any(kind.reads(path) for kind in hooks.load_all("datasets")):
             out.announce(
                 f"{input_title(str(path))} has examples; this is about its JSON (see --field)"
@@ -78,13 +79,31 @@ def data(reported: Reported, out: RecordedOutput) -> None:
         out.notice(f"warning: {one_line(warning)}")
 
 
-def _left_out(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files of folders and patterns that are not read, and why."""
-    from seqgen.text.reading import left_out_files
+def _trained_on(names: Iterable[str]) -> Iterator[Path]:
+    """Yield the files to report on: those of folders and patterns that `train` reads, and others.
+
+    A named file of records is reported on as it is.
+    """
+    from seqgen.text.reading import text_files
+    from seqgen.text.training_files import training_files
 
     for name in names:
-        for path, why in left_out_files(name).items() if name != "-" else ():
+        yield from text_files([name]) if Path(name).is_file() else training_files([name], False)
+
+
+def _left_out(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files of folders and patterns that are not read, and why."""
+    from seqgen.text.file_kinds import extraction_advice
+    from seqgen.text.reading import file_kind, left_out_files, read_head, text_files
+
+    for name in names:
+        if name == "-" or Path(name).is_file():
+            continue
+        for path, why in left_out_files(name).items():
             yield str(path), why or f"{path} is not text"
+        for path in sorted({*text_files([name])} - {*_trained_on([name])}):
+            advice = extraction_advice(file_kind(path), path, read_head(path))
+            yield str(path), f"{path} is {advice}"
 
 
 def _facts(report: DataReport) -> dict[str, str]:

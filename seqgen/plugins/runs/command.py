@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,8 +71,11 @@ def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
         return
     hashes = [model.record.get("data", {}).get("sha256") for model in found.values()]
     # Settings that only one of the architectures has are no difference between runs.
-    shared = [key for key in differing if all(key in of_one for of_one in settings.values())]
-    rows = [[key, *map(format_value, values[key])] for key in shared]
+    shared = [key for key in differing if _is_shared(key, settings.values())]
+    rows = [
+        [key, *(format_value(own[key]) if key in own else MISSING for own in settings.values())]
+        for key in shared
+    ]
     if len(set(hashes)) > 1:
         rows.append(["text (SHA-256)", *(str(one or MISSING)[:8] for one in hashes)])
     if own := len(differing) - len(shared):
@@ -80,6 +83,12 @@ def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
     rows += [*_rows_of_results(results), *_rows_of_scores(scores)]
     put_table(["", *found], rows)
     _put_curves(losses)
+
+
+def _is_shared(key: str, settings: Collection[Mapping[str, Any]]) -> bool:
+    """Check whether all models have a setting, or those that have it differ in it."""
+    values = [of_one[key] for of_one in settings if key in of_one]
+    return len(values) == len(settings) or any(value != values[0] for value in values)
 
 
 def _rows_of_results(results: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:

@@ -52,6 +52,12 @@ def test_texts_that_differ_are_a_row(cli, runs, tmp_path):
     assert ["text", "(SHA-256)", *texts] in rows
 
 
+def test_settings_that_differ_among_those_that_have_them_are_rows(cli, runs):
+    """Beside a baseline of n-grams, too, which has none of them."""
+    out = cli("models", "compare-runs", "a", "b", "c", "--no-intervals")[1]
+    assert ["hidden_size", "4", "8", "-"] in [line.split() for line in out.splitlines()]
+
+
 def test_settings_of_one_architecture_are_no_rows(cli, runs):
     code, out, err = cli("models", "compare-runs", "b", "c", "--no-intervals")
     assert code == 0 and "architecture" in out and "hidden_size" not in out
