@@ -54,7 +54,7 @@ def test_what_is_no_text_is_refused():
         seqgen.train(iter(["a"]), text="b", **COUNT)
     with pytest.raises(UsageError, match=r"there is no file emma; give texts as text=\[...\]"):
         seqgen.train(["emma", "olivia"], **COUNT)
-    with pytest.raises(UsageError, match="give data or text to train on$"):
+    with pytest.raises(UsageError, match=r"give data or text to train on$"):
         seqgen.train([], **COUNT)
     with pytest.raises(UsageError, match="parameters must be a whole number"):
         seqgen.train(["a.txt"], architecture="rnn", parameters="20k")
