@@ -66,14 +66,14 @@ class Healing(FilterOptions, panel=Panel.TEXT):
     def prompt(self, generator: Any, prompt: Any) -> Any:
         loaded, options = generator.loaded, generator.options
         unchanged = self.heal is False or not prompt.text or not options.max_tokens
-        if unchanged and not prompt.cut:
+        if unchanged and not (prompt.cut or self.heal):
             return prompt
         from seqgen.plugins.bytes.heal import ends_at_boundary, heal
         from seqgen.plugins.bytes.view import has_view, require_view
 
         if self.heal or prompt.cut:
             require_view(loaded, INSIDE_CHARACTER if prompt.cut else "--heal")
-        elif not has_view(loaded):
+        if (unchanged and not prompt.cut) or not has_view(loaded):
             return prompt
         off = [*SAYS_HOW_TEXTS_BEGIN, LEAVES_NO_FIRST_TOKEN]
         off = [flag for flag in off if flag in options.given]
