@@ -313,7 +313,8 @@ def _require_journal(path: Path) -> None:
             if file.read(1) == b"\n":
                 return
             time.sleep(PAUSE if left else 0)
-    raise SeqgenError(f"--storage {path} ends within a record, as a file that was cut does")
+    cut = f"--storage {path} ends within a record, as after a full disk"
+    raise SeqgenError(f"{cut}: delete that last line, and the study goes on")
 
 
 def open_storage(name: str, url: str | None) -> StudyStorage:
