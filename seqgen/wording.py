@@ -35,14 +35,10 @@ def format_settings(settings: Mapping[str, Any]) -> str:
 
 
 def first_names(names: Sequence[str], most: int = 20) -> str:
-    """List about `most` names and the number of the rest, from 2 on: "A, B and 1,234 more".
-
-    A newline in a name is escaped: the list is one line.
-    """
+    """List about `most` names and the number of the rest, from 2 on: "A, B and 1,234 more"."""
     most += len(names) == most + 1
     more = len(names) - most
-    first = ", ".join(names[:most]).replace("\n", "\\n")
-    return first + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def format_value(value: Any) -> str:

@@ -158,9 +158,9 @@ class Output(Options, panel=Panel.OUTPUT):
             self.announce(f"seed {seed}")
 
     def notice(self, message: str) -> None:
-        """Print a message about the results, unless --quiet is given."""
+        """Print a message about the results in one line, unless --quiet is given."""
         if not self.quiet:
-            say(message)
+            say(message.replace("\n", "\\n"))
 
     def uses(self, models: Iterable[LoadedModel], seed: int | None = None) -> None:
         """Note the models and a drawn seed for --record; print engines with --verbose."""
