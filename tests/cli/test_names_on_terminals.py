@@ -28,7 +28,7 @@ def test_messages_in_logs_are_lines_without_control_characters(cli, tmp_path):
     assert not any(c in said for c in "\x1b\x07\udcff")
     code, out, _ = cli("data", folder, "--json")
     left_out = [Path(name).name for name in json.loads(out)["left_out"]]
-    assert (code, left_out) == (0, ["c\nd.bin", "e\\xff.pdf"])
+    assert (code, left_out) == (0, ["c\nd.bin", "e\\xff.pdf", "b\x1b]0;owned\x07.json"])
 
 
 @pytest.mark.slow

@@ -178,13 +178,15 @@ def test_no_log_of_the_server_moves_the_cursor(monkeypatch):
     assert not raw_controls(seen) and "\\x1b" in seen and JOINED in seen
 
 
-def test_a_pipe_gets_every_character(folder):
+def test_a_pipe_gets_every_character_of_the_data(folder):
+    """And messages without control characters: a log is read on a terminal later."""
     home = {"SEQGEN_HOME": str(folder / "home")}
     command = ["sample", FOREIGN, "-m", "m", "--echo", "--max-tokens", "0"]
     _, out, _ = forked.program(command, **home)
     assert out.decode() == FOREIGN + "\n"
     _, _, err = forked.program(["perplexity", f"no{FOREIGN}", "-m", "m"], **home)
-    assert f"no{FOREIGN}".replace("\r", "\\r") in err.decode()
+    shown = escape_controls(FOREIGN.replace("\r", "\\r"))
+    assert f"no{shown}" in err.decode()
 
 
 def obeyed(character: str, after: str) -> bool:

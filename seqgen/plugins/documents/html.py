@@ -26,6 +26,13 @@ _ENCODING = re.compile(
     rb"""<(?:meta[^>]*?charset|\?xml[^>]*?encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE
 )
 _DECLARED_WITHIN = 2048
+# The codecs that browsers use in place of those that pages declare.
+LARGER_CODECS = {
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
+    **{"big5": "big5hkscs", "euc_kr": "cp949", "iso8859-9": "cp1254", "shift_jis": "cp932"},
+}
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _COMMENT = re.compile(r"<!--(?:-?>|.*?--(?:!|\s*)>)", re.DOTALL)
 _MARKUP = re.compile(r"<[a-zA-Z/!?]")
@@ -47,7 +54,7 @@ def read_html(file: IO[bytes]) -> Document:
 def decode_html(raw: bytes) -> str:
     """Decode a page: by its byte order mark, or as UTF-8, as it declares, or as Windows-1252.
 
-    In a page that declares UTF-8, damaged bytes become U+FFFD unless most are damaged.
+    In a page that declares its encoding, damaged bytes become U+FFFD unless most are damaged.
     """
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8"),
@@ -56,29 +63,37 @@ def decode_html(raw: bytes) -> str:
     ):
         if raw.startswith(mark):
             return raw[len(mark) :].decode(encoding, "replace")
-    declared = _ENCODING.search(raw[:_DECLARED_WITHIN])
-    encodings = ["utf-8", declared[1].decode("ascii")] if declared else ["utf-8"]
-    for encoding in encodings:
-        text = _decoded(raw, encoding)
-        if text is not None:
+    if (text := _decoded(raw, "utf-8")) is not None:
+        return text
+    found = _ENCODING.search(raw[:_DECLARED_WITHIN])
+    declared = _codec_of(found[1].decode("ascii")) if found else None
+    if declared is not None:
+        if (text := _decoded(raw, declared)) is not None:
             return text
-    text = raw.decode("utf-8", "replace")
-    is_utf8 = declared and encodings[-1].lower() in ("utf-8", "utf8")
-    if is_utf8 and 2 * text.count("\ufffd") < sum(not c.isascii() for c in text):
-        return text  # a few bytes are damaged
+        text = raw.decode(declared, "replace")
+        if 2 * text.count("\ufffd") < sum(not c.isascii() for c in text):
+            return text
     return raw.decode("cp1252", "replace")
 
 
 def _decoded(raw: bytes, encoding: str) -> str | None:
-    """Decode bytes; None if they are not in this encoding, or if it is unknown.
+    """Decode bytes; None if they are not in this encoding."""
+    try:
+        return raw.decode(encoding)
+    except ValueError:
+        return None
 
-    Pages that claim to be in Latin-1 are in Windows-1252, as browsers read them.
+
+def _codec_of(label: str) -> str | None:
+    """Name the codec that browsers use for a label (WHATWG Encoding, 4.2); None if there is none.
+
+    Many labels mean a larger encoding: pages that claim to be in Latin-1 are in Windows-1252.
     """
     try:
-        is_latin = codecs.lookup(encoding).name in ("iso8859-1", "ascii")
-        return raw.decode("cp1252" if is_latin else encoding)
-    except (LookupError, ValueError):
+        name = codecs.lookup(label.lower().removeprefix("x-")).name
+    except LookupError:
         return None
+    return LARGER_CODECS.get(name, name)
 
 
 def text_of_html(page: str, is_xhtml: bool = False) -> str:

@@ -10,11 +10,9 @@ import os
 import shlex
 import shutil
 import sqlite3
-import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +26,7 @@ from seqgen.wording import first_names
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.storages.journal import BaseJournalFileLock
 
 FACTS, DATABASE = "study.json", "study.db"
 # The fields of a study's facts.
@@ -36,9 +35,8 @@ KEPT = ("about", "seed", "budget")
 BEFORE_PRUNING, UNPRUNED_TENTHS = 4, 3
 # Seconds that a process waits while another writes.
 PATIENCE = 60
-# The longest first line of a journal, in bytes; and how often, and after how many seconds, the end
-# of a journal is looked at again.
-LONGEST_RECORD, TRIES, PAUSE = 1 << 20, 5, 0.1
+# The longest first line of a journal, in bytes.
+LONGEST_RECORD = 1 << 20
 
 
 @contextlib.contextmanager
@@ -112,9 +110,22 @@ class StudyStorage(ABC):
 
         optuna.delete_study(study_name=self.title, storage=self.backend)
 
-    def reporting_errors(self) -> AbstractContextManager[None]:
-        """Turn errors of the storage within a block into one-line SeqgenErrors."""
-        return contextlib.nullcontext()
+    @contextlib.contextmanager
+    def reporting_errors(self) -> Iterator[None]:
+        """Turn errors of the storage within a block, such as a full disk, into one line each."""
+        from optuna.exceptions import OptunaError
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except (OptunaError, SQLAlchemyError) as error:
+            cause = getattr(error, "orig", None) or error.__cause__ or error
+            raise SeqgenError(f"{self.title_of_place}: {first_line(cause)}") from None
+
+    @property
+    def title_of_place(self) -> str:
+        """Where the study is, as errors name it."""
+        return self.place
 
 
 class Connection(sqlite3.Connection):
@@ -195,16 +206,9 @@ class SharedStorage(StudyStorage):
             self.optuna.set_user_attr("facts", facts)
         return known or facts
 
-    @contextlib.contextmanager
-    def reporting_errors(self) -> Iterator[None]:
-        from optuna.exceptions import OptunaError
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
-            yield
-        except (OptunaError, SQLAlchemyError) as error:
-            cause = getattr(error, "orig", None) or error.__cause__ or error
-            raise SeqgenError(f"--storage {self.place}: {first_line(cause)}") from None
+    @property
+    def title_of_place(self) -> str:
+        return f"--storage {self.place}"
 
 
 class DatabaseStorage(SharedStorage):
@@ -283,38 +287,39 @@ class JournalStorage(SharedStorage):
 
         path = str(self._path)
         try:
-            _require_journal(self._path)
             with without_warnings():
-                return JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path)))
+                lock = JournalFileOpenLock(path)
+                _mend_journal(self._path, lock)
+                return JournalStorage(JournalFileBackend(path, lock))
         except OSError as error:
             raise SeqgenError(f"--storage {path}: {error.strerror or error}") from None
         except (ValueError, LookupError, TypeError, AssertionError):
             raise SeqgenError(f"--storage {path} is no journal file of Optuna") from None
 
 
-def _require_journal(path: Path) -> None:
-    """Refuse a file that is no journal, or one that was cut: Optuna would append to it.
+def _mend_journal(path: Path, lock: BaseJournalFileLock) -> None:
+    """Drop the last record of a journal if a full disk or a kill has cut it.
+
+    Optuna would append the next one to it. The journal's lock is held, so nobody is writing it.
 
     Raises:
-        OSError: it cannot be read.
-        SeqgenError: it is a pipe or the like, or ends within a record.
-        ValueError: it is something else.
+        OSError: it cannot be read, or is a pipe or the like.
+        ValueError: it is no journal.
     """
     if not path.exists():
         return
     with require_regular(path).open("rb") as file:
         first = file.readline(LONGEST_RECORD)
-        if not first:
-            return
-        if "op_code" not in parse_json(first):
+        if first and "op_code" not in parse_json(first):
             raise ValueError
-        for left in reversed(range(TRIES)):  # another process may be writing a record
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) == b"\n":
-                return
-            time.sleep(PAUSE if left else 0)
-    cut = f"--storage {path} ends within a record, as after a full disk"
-    raise SeqgenError(f"{cut}: delete that last line, and the study goes on")
+        if not first or (file.seek(-1, os.SEEK_END) and file.read(1) == b"\n"):
+            return
+    lock.acquire()
+    try:
+        with path.open("r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+    finally:
+        lock.release()
 
 
 def open_storage(name: str, url: str | None) -> StudyStorage:

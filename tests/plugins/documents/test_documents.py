@@ -180,6 +180,14 @@ PAGES = {
         "d\u00e9j\u00e0 vu \u00e9t\u00e9 \ufffd!\n",
     ),
     "no utf-8": ("<meta charset=utf-8>d\u00e9j\u00e0 vu".encode("latin-1"), "d\u00e9j\u00e0 vu\n"),
+    "gb2312": ("<meta charset=gb2312>\u6731\u9555\u57fa".encode("gbk"), "\u6731\u9555\u57fa\n"),
+    "shift_jis": ("<meta charset=Shift_JIS>\u2460\u7530".encode("cp932"), "\u2460\u7530\n"),
+    "x-sjis": ("<meta charset=x-sjis>\u7530".encode("cp932"), "\u7530\n"),
+    "euc-kr": ("<meta charset=euc-kr>\ub620\ubc29".encode("cp949"), "\ub620\ubc29\n"),
+    "latin5": (
+        "<meta charset=iso-8859-9>\u201c\u011fa\u201d".encode("cp1254"),
+        "\u201c\u011fa\u201d\n",
+    ),
     "controls": (b"a\x00\x07b\r\nc", "ab c\n"),
 }
 

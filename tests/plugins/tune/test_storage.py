@@ -254,7 +254,6 @@ def test_what_is_no_storage_is_refused(capsys, text, monkeypatch, given, said):
         ("[]\n", "is no journal file of Optuna"),
         ('{"op_code": 99, "worker_id": "a"}\n', "is no journal file of Optuna"),
         ('{"op_code": 0, "worker_id": "a"', "is no journal file of Optuna"),
-        ('{"op_code": 0}\n{"op_co', "ends within a record"),
         (None, "is a pipe or a device"),
     ],
 )
@@ -266,6 +265,18 @@ def test_a_file_that_is_no_journal_stays_as_it_is(capsys, text, content, said):
         file.write_text(content)
     assert said in refusal(capsys, "tune", text, "--trials", "1", "--storage", file)
     assert content is None or file.read_text() == content
+
+
+def test_a_journal_that_was_cut_loses_its_last_record_and_goes_on(capsys, text):
+    """As a full disk leaves it."""
+    file = text.parent / "j.log"
+    asked = ("tune", text, *SMALL, "--trial-steps", "1", "--name", "cut", "--storage", file)
+    assert len(records(capsys, *asked, "--trials", "2")) == 3
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-5])
+    assert len(records(capsys, *asked, "--trials", "2")) == 3
+    assert file.read_bytes().startswith(whole[: whole[:-5].rfind(b"\n") + 1])
+    assert [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def test_a_server_that_does_not_answer_is_one_line_without_the_password(capsys, text):
