@@ -200,7 +200,7 @@ def train_given(
     **options: Any,
 ) -> TrainingResult:
     """Train a model on files, on strings or on records; see `seqgen.train`."""
-    names = [data] if isinstance(data, str | Path) else data
+    names = [data] if isinstance(data, str | Path) else () if data is None else data
     if isinstance(names, list | tuple) and all(isinstance(name, str | Path) for name in names):
         files = list(names)
         require(bool(files) or text is not None, "give data or text to train on")

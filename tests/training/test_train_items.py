@@ -56,6 +56,8 @@ def test_what_is_no_text_is_refused():
         seqgen.train(["emma", "olivia"], **COUNT)
     with pytest.raises(UsageError, match=r"give data or text to train on$"):
         seqgen.train([], **COUNT)
+    with pytest.raises(UsageError, match=r"give data or text to train on$"):
+        seqgen.train(None, **COUNT)
     with pytest.raises(UsageError, match="parameters must be a whole number"):
         seqgen.train(["a.txt"], architecture="rnn", parameters="20k")
 

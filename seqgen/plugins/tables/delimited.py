@@ -6,6 +6,7 @@ An empty field has no text, as in pandas.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -15,8 +16,10 @@ from seqgen import limits
 from seqgen.errors import SeqgenError
 from seqgen.text.reading import decode_file, lines
 
-# What separates the columns of a file that is called CSV: the most frequent in its first line.
+# What separates the columns of a file that is called CSV: the most frequent in its first line that
+# is not blank, outside quotes.
 DELIMITERS = ",;\t|"
+QUOTED = re.compile('"[^"]*"')
 Row = tuple[int, dict[str, str | None]]
 
 
@@ -39,11 +42,15 @@ def _rows(path: Path, name: str, columns: list[str], delimiters: str) -> Iterato
     most = csv.field_size_limit(limits.max_line_bytes())
     try:
         text = lines(decode_file(path), name)
-        first = next(text, "")
-        delimiter = max(delimiters, key=first.count)
-        read = _RowLines(chain([first], text), name)
+        begin: list[str] = []
+        while not "".join(begin).strip("\r\n"):
+            if (line := next(text, None)) is None:
+                raise SeqgenError(f"{name} is a table without a line")
+            begin.append(line)
+        delimiter = max(delimiters, key=QUOTED.sub("", begin[-1]).count)
+        read = _RowLines(chain(begin, text), name)
         reader = csv.reader(read, delimiter=delimiter)
-        columns += next(reader, [])
+        columns += next(filter(None, reader))
         read.begins = 0
         for number, row in enumerate(filter(None, reader), start=1):
             read.begins = 0
@@ -52,7 +59,9 @@ def _rows(path: Path, name: str, columns: list[str], delimiters: str) -> Iterato
                 {column: value or None for column, value in zip(columns, row, strict=False)},
             )
     except csv.Error as error:
-        raise SeqgenError(f"{name} cannot be read as a table: {error}") from None
+        cr = "its lines end with CR alone; tr '\\r' '\\n' mends that"
+        why = cr if "new-line character" in str(error) else error
+        raise SeqgenError(f"{name} cannot be read as a table: {why}") from None
     finally:
         csv.field_size_limit(most)
 

@@ -74,13 +74,18 @@ def test_bad_tables(tmp_path, capsys, monkeypatch):
     assert run(["train", str(path), "--field", "text", *COUNT]) == 0
     assert "1 record" in capsys.readouterr().err and read_text() == "b\nc\n"
     for content, why in (
-        ("", "no record with a text"),
+        ("", "is a table without a line"),
+        ("\n\n", "is a table without a line"),
+        ("id,text\r1,a\r", "its lines end with CR alone"),
         ("id,text\n", "'text' in"),
         ("id,text\n1,\n", "'text' in"),
         (b"id,text\n1,\xe9\n", "is not UTF-8"),
     ):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         assert why in refusal(capsys, "train", path, "--field", "text", *COUNT)
+    path.write_text('\n\n"a,b,c,d";text\n1;a\n2;b\n')
+    assert run(["train", str(path), "--field", "text", *COUNT]) == 0
+    assert read_text() == "a\nb\n"
     monkeypatch.setenv("SEQGEN_MAX_LINE_MB", "0.1")
     path.write_text('id,text\n1,"never closed\n' + "so it goes on\n" * 20000)
     said = refusal(capsys, "train", path, "--field", "text", *COUNT)
