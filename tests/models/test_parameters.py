@@ -204,7 +204,7 @@ def test_weights_that_do_not_fit_are_refused(case, tmp_path):
     for wrong in (
         {k: v for k, v in tensors.items() if k != name},
         {**tensors, "more": torch.zeros(1)},
-        {**tensors, name: torch.zeros(1, 1)},
+        {**tensors, name: torch.zeros(1, 1, dtype=tensors[name].dtype)},
     ):
         with pytest.raises(RuntimeError):
             load_weights(case.build(), wrong)
