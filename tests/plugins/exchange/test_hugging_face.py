@@ -91,7 +91,7 @@ def test_what_is_imported_does_what_transformers_does(kind, folders, capsys):
     beams = {**greedy, "num_beams": 5, "early_stopping": "never", "length_penalty": 1.0}
     for prompt in PROMPTS:
         asked = tokenizer(prompt, return_tensors="pt")
-        common = ("-m", kind, "--max-tokens", TOKENS)
+        common = ("-m", kind, "--max-tokens", TOKENS, "--no-heal")
         for options, command in (
             (greedy, ("sample", prompt, "--greedy")),
             (beams, ("beam-search", prompt, "--beams", 5, "--length-norm", "avg")),
