@@ -2,7 +2,8 @@
 
 A template is a program that came with a model. Jinja's own sandbox keeps it from files and from
 Python's objects, but not from running for years or filling the memory. Here loops, macros and
-blocks look at the time, and whatever makes a value (operators, lists, calls, filters) at its size.
+blocks check the time, and operators, lists, calls and filters check the size of their results;
+where a result may be much longer than the arguments, before it is made.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
+from string import Formatter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -28,23 +30,28 @@ if TYPE_CHECKING:
     from jinja2.parser import Parser
 
 # What a template may take for a conversation: seconds of its thread; characters of any one value,
-# at any depth; and characters of all that it writes, with what macros write. All are far above what
-# any real template needs.
+# at any depth; of all values of more than `LARGE` characters; and of all that it writes, with what
+# macros write. All are far above what any real template needs.
 SECONDS, LONGEST, MOST_WRITTEN = 1.5, 20_000_000, 80_000_000
-# What an item of a list counts as, in characters.
-ITEM = 8
-# The largest width that a text is padded to, or number of parts that a list is divided into.
-WIDEST = 1_000_000
-PADDING = {"batch", "center", "expandtabs", "indent", "ljust", "rjust", "slice", "wordwrap"}
-PADDING |= {"zfill"}
-# A large width in a format such as %10d or {:10}, or one that an argument gives: %*d or {:{}}.
-WIDTH = re.compile(r"%[^%a-zA-Z]*([0-9]{7}|\*)|\{[^}]*([0-9]{7}|\{)")
+LARGE, MOST_LARGE = 1_000_000, 400_000_000
+# What an item of a list counts as, in characters; and the largest number, in bits.
+ITEM, MOST_BITS = 8, 100_000
+# The longest text for filters that take more time than in proportion to its length.
+LONGEST_FOR_SLOW = 100_000
+SLOW = frozenset({"striptags", "urlize", "wordwrap"})
+# The widest indent of JSON, and the longest separators.
+LARGEST_FORM = 1000
+# What `repr` writes for a character at most.
+REPR = 10
+# A field of a % format: its width and precision.
+PERCENT_FIELD = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|[0-9]*)(?:\.(\*|[0-9]*))?")
 # The items counted between two looks at the time.
 COUNTED = 1 << 16
 TEXTS, CONTAINERS = (str, bytes), (list, tuple, set, frozenset)
 
-# Characters that the templates which run now have written.
+# Characters that the templates which run now have written, and those of large values.
 _written: ContextVar[int] = ContextVar("written", default=0)
+_large: ContextVar[int] = ContextVar("large", default=0)
 
 
 class EndlessTemplateError(SeqgenError):
@@ -53,13 +60,14 @@ class EndlessTemplateError(SeqgenError):
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """Limit the time that a template takes in a block, and what it writes."""
-    before = _written.set(0)
+    """Limit the time that a template takes in a block, and what it makes and writes."""
+    before = [(total, total.set(0)) for total in (_written, _large)]
     try:
         with seconds_at_most(SECONDS):
             yield
     finally:
-        _written.reset(before)
+        for total, token in before:
+            total.reset(token)
 
 
 @functools.lru_cache(maxsize=16)
@@ -96,6 +104,9 @@ def compile_template(source: str) -> Template:
         def visit_Concat(self, node: Any) -> Node:  # noqa: N802
             return call("concatenated", *self.generic_visit(node).nodes)
 
+        def visit_TemplateData(self, node: Any) -> Node:  # noqa: N802
+            return call("literal", nodes.Const(node.data))  # whose length is then counted, too
+
     environment = _environment()
     tree = Limits().visit(environment.parse(source))
     for node in tree.find_all(nodes.Node):
@@ -109,19 +120,17 @@ def _check_time() -> None:
         raise EndlessTemplateError(f"fails: it is not done after {SECONDS:g} seconds")
 
 
-def _check_length(length: int) -> None:
-    if length > LONGEST:
+def _check_length(length: int, most: int = LONGEST) -> None:
+    if length > most:
         raise EndlessTemplateError(f"fails: it makes a text of more than {LONGEST:,} characters")
 
 
-def bounded(value: Any) -> Any:
-    """Return a value that has at most `LONGEST` characters, at any depth; of a generator, a list.
+def _size(value: Any) -> int:
+    """Count the characters of a value at any depth; an item of a list counts as `ITEM`.
 
     Raises:
-        EndlessTemplateError: it has more.
+        EndlessTemplateError: it has more than `LONGEST`, or a number has more than `MOST_BITS`.
     """
-    if isinstance(value, GeneratorType):
-        value = _listed(value)
     length, counted, waiting = 0, 0, [value]
     while waiting:
         one = waiting.pop()
@@ -133,10 +142,28 @@ def bounded(value: Any) -> Any:
         elif isinstance(one, Mapping):
             length += ITEM * len(one)
             waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, int):
+            length += one.bit_length() // 3
+            _check_length(LONGEST + (one.bit_length() > MOST_BITS))
         _check_length(length)
         counted += 1
         if counted % COUNTED == 0:
             _check_time()
+    return length
+
+
+def bounded(value: Any) -> Any:
+    """Return a value that has at most `LONGEST` characters, at any depth; of a generator, a list.
+
+    Raises:
+        EndlessTemplateError: it has more, or all large values together have too many.
+    """
+    if isinstance(value, GeneratorType):
+        value = _listed(value)
+    length = _size(value)
+    if length > LARGE:
+        _large.set(_large.get() + length)
+        _check_length(_large.get(), MOST_LARGE)
     return value
 
 
@@ -161,46 +188,130 @@ def _counted(value: Any) -> Any:
     written = str(value) if isinstance(value, (*CONTAINERS, Mapping)) else value
     if isinstance(written, str):
         _written.set(_written.get() + len(written))
-        if _written.get() > MOST_WRITTEN:
-            _check_length(LONGEST + 1)
+        _check_length(_written.get(), MOST_WRITTEN)
     return written
 
 
-def _check_growth(name: str, arguments: list[Any]) -> None:
-    """Raise an error if a filter or a method of a text would make a text that is too long.
+# The functions below estimate how long the result of a filter or a method of texts is at most. They
+# have its parameters; what else is given in a wrong way, Jinja refuses.
 
-    Args:
-        name: of the filter or method.
-        arguments: with the text first.
-    """
-    if name in PADDING and any(isinstance(x, int) and abs(x) > WIDEST for x in arguments):
-        _check_length(LONGEST + 1)
-    texts = [value for value in arguments if isinstance(value, TEXTS)]
-    if not texts:
-        return
-    first, *others = texts
-    if name in ("format", "format_map", "%") and WIDTH.search(str(first)):
-        _check_length(LONGEST + 1)
-    if name == "replace" and len(others) == 2 and type(first) is type(others[0]):
-        _check_length(first.count(others[0]) * len(others[1]))
-    if name == "join" or name == "indent":
-        separated = max((len(x) for x in arguments if isinstance(x, CONTAINERS)), default=0)
-        lines = first.count("\n") if isinstance(first, str) else 0
-        _check_length(max(separated, lines) * max(map(len, texts)))
-    if name in ("expandtabs", "translate"):
-        widths = [abs(x) for x in arguments if isinstance(x, int)]
-        tables = [x.values() for x in arguments if isinstance(x, Mapping)]
-        widths += [len(x) for table in tables for x in table if isinstance(x, str)]
-        _check_length(len(first) * max(widths, default=1))
+
+def _of_width(text: Any, width: int = 80, *others: Any) -> int:
+    return len(str(text)) + abs(width)
+
+
+def _of_expandtabs(text: str, tabsize: int = 8) -> int:
+    return len(text) * (1 + abs(tabsize))
+
+
+def _of_indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> int:
+    lines = len(str(s).splitlines()) + 1
+    return len(str(s)) + lines * (abs(width) if isinstance(width, int) else len(width))
+
+
+def _of_join(value: Any, d: Any = "", attribute: Any = None) -> int:
+    items = len(value) if hasattr(value, "__len__") else 0
+    return _size(value) + items * len(str(d))
+
+
+def _of_joining(separator: str, items: Any) -> int:
+    return _of_join(items, separator)
+
+
+def _of_replace(s: Any, old: Any, new: Any, count: int | None = None) -> int:
+    return len(str(s)) + str(s).count(str(old)) * len(str(new))
+
+
+def _of_parts(value: Any, number: int, fill_with: Any = None) -> int:
+    return ITEM * abs(number) + _size(fill_with) * abs(number)
+
+
+def _of_wordwrap(s: Any, width: int = 79, *others: Any, wrapstring: Any = "", **more: Any) -> int:
+    longest = max(len(str(one)) for one in (wrapstring, *others, " "))
+    return len(str(s)) * (1 + longest)
+
+
+def _of_round(value: Any, precision: int = 0, method: str = "common") -> int:
+    return LONGEST * (abs(precision) > MOST_BITS // 4) + abs(precision)
+
+
+def _of_translate(text: str, table: Any) -> int:
+    values = table.values() if isinstance(table, Mapping) else ()
+    return len(text) * max((len(x) for x in values if isinstance(x, str)), default=1)
+
+
+def _of_percent(text: Any, *arguments: Any, **named: Any) -> int:
+    fields = PERCENT_FIELD.findall(str(text))
+    widths = [part for field in fields for part in field if part]
+    return _of_fields(str(text), len(fields), widths, "*" in widths, [*arguments, named])
+
+
+def _of_format(text: str, *arguments: Any, **named: Any) -> int:
+    try:
+        specs = [spec for _, name, spec, _ in Formatter().parse(text) if name is not None]
+    except ValueError:  # as Python will say
+        return 0
+    widths = [digits for spec in specs for digits in re.findall("[0-9]+", spec)]
+    from_arguments = any("{" in spec for spec in specs)
+    return _of_fields(text, len(specs), widths, from_arguments, [*arguments, named])
+
+
+def _of_fields(
+    text: str, fields: int, widths: list[str], from_arguments: bool, arguments: list[Any]
+) -> int:
+    numbers = [int(width) for width in widths if width.isdecimal() and len(width) < ITEM]
+    if len(numbers) < sum(map(str.isdecimal, widths)):
+        return LONGEST + 1
+    if from_arguments:
+        numbers += [abs(x) for x in arguments if isinstance(x, int)]
+        numbers += [
+            abs(x) for one in arguments if isinstance(one, tuple) for x in one if type(x) is int
+        ]
+    longest = max(map(_size, arguments), default=0)
+    return len(text) + fields * (max(numbers, default=0) + REPR * longest)
+
+
+OF_FILTERS: dict[str, Callable[..., int]] = {
+    "batch": _of_parts,
+    "center": _of_width,
+    "format": _of_percent,
+    "indent": _of_indent,
+    "join": _of_join,
+    "replace": _of_replace,
+    "round": _of_round,
+    "slice": _of_parts,
+    "wordwrap": _of_wordwrap,
+}
+OF_METHODS: dict[str, Callable[..., int]] = {
+    **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _of_width),
+    "expandtabs": _of_expandtabs,
+    "join": _of_joining,
+    "replace": _of_replace,
+    "translate": _of_translate,
+}
+
+
+def _check_growth(of_result: Callable[..., int] | None, *arguments: Any, **named: Any) -> None:
+    """Raise an error if the result of a filter or method would be too long."""
+    if of_result is not None:
+        try:
+            length = of_result(*arguments, **named)
+        except TypeError:  # the arguments are wrong, as Jinja or Python will say
+            return
+        _check_length(length)
 
 
 def _limited(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Limit the results of a filter."""
+    passes = hasattr(function, "jinja_pass_arg")  # the context, or the like, is the first argument
 
-    @functools.wraps(function)  # with the mark of one that takes the context first
+    @functools.wraps(function)  # with that mark
     def run(*arguments: Any, **named: Any) -> Any:
         arguments = tuple(map(_made, arguments))
-        _check_growth(name, [*arguments, *named.values()])
+        own = arguments[passes:]
+        _check_growth(OF_FILTERS.get(name), *own, **named)
+        if name in SLOW and own:
+            _check_length(len(str(own[0])), LONGEST_FOR_SLOW)
         return bounded(function(*arguments, **named))
 
     return run
@@ -230,7 +341,13 @@ def _environment() -> Any:
             return Scope(body, lineno=line)
 
     def tojson(value: Any, ensure_ascii: bool = False, **form: Any) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, **form)
+        _check_length(_size([*form.values()]), LARGEST_FORM)
+        indent = form.get("indent")
+        if indent is None:
+            return json.dumps(value, ensure_ascii=ensure_ascii, **form)
+        _check_length(indent if isinstance(indent, int) else 0, LARGEST_FORM)
+        pieces = json.JSONEncoder(ensure_ascii=ensure_ascii, **form).iterencode(value)
+        return "".join(_listed(pieces))
 
     def raise_exception(message: str) -> None:
         raise TemplateError(message)
@@ -246,33 +363,38 @@ def _environment() -> Any:
     class Sandbox(ImmutableSandboxedEnvironment):
         """Sandbox in which the results of operators and calls have a limit, too."""
 
-        intercepted_binops = frozenset(["+", "*", "**", "%"])
+        intercepted_binops = frozenset(["+", "-", "*", "**", "%", "//"])
         check_time, bounded = staticmethod(_check_time), staticmethod(bounded)
-        concatenated = staticmethod(_concatenated)
+        concatenated, literal = staticmethod(_concatenated), staticmethod(str)
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             if operator == "**" and all(isinstance(one, int) for one in (left, right)):
-                _check_length(left.bit_length() * right)
+                _check_length(left.bit_length() * right, MOST_BITS)
             if operator == "*":
                 for repeated, times in ((left, right), (right, left)):
                     if isinstance(repeated, TEXTS + CONTAINERS) and isinstance(times, int):
-                        _check_length(len(repeated) * times)
-            if operator == "%":
-                _check_growth(operator, [left, right])
+                        _check_length(_size(repeated) * times)
+            if operator == "%" and isinstance(left, str):
+                _check_growth(_of_percent, left, right)
             return bounded(super().call_binop(context, operator, left, right))
 
         def wrap_str_format(self, value: Any) -> Any:
-            """Limit the widths in a format."""
+            """Limit what a format makes."""
             formatted = super().wrap_str_format(value)
-            if formatted is not None:
-                _check_growth("format", [value.__self__])
-            return formatted
+            if formatted is None:
+                return None
+
+            def run(*arguments: Any, **named: Any) -> str:
+                _check_growth(_of_format, value.__self__, *arguments, **named)
+                return formatted(*arguments, **named)
+
+            return run
 
         def call(self, context: Any, called: Any, *arguments: Any, **named: Any) -> Any:
             text = getattr(called, "__self__", None)
             if isinstance(text, TEXTS):
                 arguments = tuple(map(_made, arguments))
-                _check_growth(called.__name__, [text, *arguments, *named.values()])
+                _check_growth(OF_METHODS.get(called.__name__), text, *arguments, **named)
             return bounded(super().call(context, called, *arguments, **named))
 
     extensions = [Generation, "jinja2.ext.loopcontrols"]

@@ -261,6 +261,26 @@ ENDLESS = [
     "{% endfor %}{{ it.x | string }}",
     "{% set a = 'a' * 10000000 %}{% for i in range(99999) %}{{ a }}{% endfor %}",
     "{{ range(99999) | map('string') | map('center', 900000) | list | join }}",
+    "{{ 'abc' | join('b' * 19000000) }}",
+    "{{ range(9999) | join('b' * 100000) }}",
+    "{{ ('a' * 10000) | replace(new='b' * 10000, old='a') }}",
+    "{{ ('a' * 10000) | safe | replace('a', 'b' * 10000) }}",
+    "{{ ('a ' * 10000) | wordwrap(1, wrapstring='b' * 100000) }}",
+    "{{ ('a\n' * 100) | indent(1000000) }}",
+    "{{ [[1]] | tojson(indent=100000000) }}",
+    "{{ [[1]] | tojson(separators=('a' * 1000000, 'b')) }}",
+    "{{ '%(a)100000000d' % {'a': 1} }}",
+    "{{ ('{0}' * 10000).format('b' * 1000000) }}",
+    "{{ ('%(a)s' * 10000) % {'a': 'b' * 1000000} }}",
+    "{{ (10 ** 9000) ** 900 }}",
+    "{% set it = namespace(x=10 ** 9000) %}{% for i in range(9) %}{% set it.x = it.x * it.x %}"
+    "{% endfor %}",
+    "{{ 5 | round(-3000000) }}",
+    "{{ ('<!---->' * 60000) | striptags }}",
+    f"{{% macro m() %}}{'a' * 10000}{{% endmacro %}}"
+    "{% for i in range(20000) %}{{ m() }}{% endfor %}",
+    "{% set it = namespace(p=0) %}{% for i in range(99) %}"
+    "{% set it.p = namespace(p=it.p, b='x' * 19000000) %}{% endfor %}",
 ]
 
 
@@ -306,6 +326,9 @@ def test_long_conversations_are_far_from_the_limits():
     source += "{{ m.content | trim | indent(4) }}{{ it.x | length }}{% endfor %}"
     text = ChatTemplate(source, {}).render(turns(*["word " * 1000] * 200))
     assert len(text) > 200 * 4900
+    lines = ("a" * 80 + "\n") * 600
+    text = ChatTemplate("{{ messages[0].content | indent(4) }}", {}).render(turns(lines))
+    assert text == lines.replace("\n", "\n    ").removesuffix("    ").rstrip("\n") + "\n"
 
 
 def test_a_template_that_writes_nothing_is_refused():
