@@ -1,4 +1,4 @@
-"""Base class of samplers and searchers: the filters and ends of the texts that options ask for."""
+"""Base class of samplers and searchers: filters and end conditions that the options request."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuationProtocol:
-    """ContinuationProtocol for continuing held-out passages, at temperature 1 without filters.
+    """Protocol for continuing held-out passages, at temperature 1 without filters.
 
     Attributes:
         passages: how many, one at least, spread evenly over the text; fewer if it is short.

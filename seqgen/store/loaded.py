@@ -148,7 +148,7 @@ class LoadedModel:
         """Convert CRLF to LF if the model was trained that way.
 
         Args:
-            text: what it reads.
+            text: a text or line for the model.
             line: the text is a line without its LF.
         """
         if self.data.newlines != "lf" or "\r" not in text:

@@ -254,8 +254,8 @@ def files_in(given: str | Path) -> list[Path] | None:
 
 
 def is_name_of_files(given: str | Path) -> bool:
-    """Check whether a name is that of a file or folder, or a pattern."""
-    return os.path.exists(given) or glob.has_magic(str(given))  # noqa: PTH110
+    """Check whether a name is that of a file or folder, or a pattern that matches some."""
+    return os.path.exists(given) or bool(glob.glob(str(given)))  # noqa: PTH110, PTH207
 
 
 def _entries_of(given: str | Path) -> dict[Path, str] | None:

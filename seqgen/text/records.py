@@ -164,7 +164,7 @@ class Texts:
 def json_records(chunks: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
     """Yield the number, from 1, and the value of each line of JSON Lines; None if damaged.
 
-    Of a file that is one list in JSON, or several, it yields the items in the same way.
+    For a file of one or more JSON lists, yield their items, numbered throughout.
 
     Raises:
         SeqgenError: a line or an item is too long, or a list is damaged.
@@ -202,7 +202,9 @@ def _items(text: str, blocks: Iterator[str], name: str) -> Iterator[Any]:
             if not text.strip():
                 return
             if not (begins := LIST_BEGINS.match(text)):
-                raise SeqgenError(f"{name} has more than lists of JSON after item {count:,}")
+                raise SeqgenError(
+                    f"{name} has something other than a JSON list after item {count:,}"
+                )
             text = text[begins.end() :]
             continue
         text = text[at:] + (block := next(blocks, ""))

@@ -65,12 +65,13 @@ SMALL_TEXT = 100_000
 MOST_PASSES = 100
 # With fewer, some of the pairs or examples are never seen.
 LEAST_PASSES = 1
-# A transformer that trains on fewer tokens is behind the recurrent network, or was not compared:
-# tokens of targets for translators, characters or bytes for language models.
+# A transformer that trains on fewer training tokens is behind the recurrent network, or was not
+# compared: tokens of targets for translators, characters or bytes for language models.
 TRANSFORMER_FROM_TOKENS = {"seq2seq-transformer": 5e6, "transformer": 2.5e6}
-# Language models were compared on texts of at least so many characters, with these settings open.
+# Language models were compared on texts of at least this many characters. Only settings listed here
+# may be given; any other fixes the architecture.
 LARGE_TEXT = 5e6
-OPEN_TO_ARCHITECTURES = {*DataConfig.fields(), *RESUMABLE, "seed", "precision"}
+SETTINGS_OF_ANY_ARCHITECTURE = {*DataConfig.fields(), *RESUMABLE, "seed", "precision"}
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 30, 1.03
@@ -414,7 +415,9 @@ def _largest_size(
 
 def may_suit_transformer(plan: Plan, prepared: Prepared) -> bool:
     """Check whether a transformer may predict this text better than `lstm` within the budget."""
-    leaves_open = plan.training.minutes is not None and plan.given.keys() <= OPEN_TO_ARCHITECTURES
+    leaves_open = (
+        plan.training.minutes is not None and plan.given.keys() <= SETTINGS_OF_ANY_ARCHITECTURE
+    )
     stream = plan.data.documents == "stream" and prepared.spelled
     return leaves_open and stream and prepared.train.tokens.size >= LARGE_TEXT
 

@@ -113,6 +113,7 @@ class RunRequest:
         """Make a request from its fields and from single settings, all by name."""
         own = {name: asked.pop(name) for name in cls.__dataclass_fields__ if name in asked}
         own["settings"] = {**own.get("settings", {}), **asked}
+        own["parameters"] = conform("parameters", own.get("parameters"), int | None)
         return cls(data=data, **own)
 
     @property
@@ -436,18 +437,18 @@ def prepare_run(
     plan = checked_plan(request, check)
     prepared, plan = prepare_plan(plan, request, report)
     deadline = trial_deadline(plan.training) if tries else None
-    if (other := _other_architecture(plan, request, prepared)) is not None:
-        other = checked_plan(replace(request, architecture=other), check)
-        other = replace(other, data=plan.data).for_text(prepared.read_tokens)
-        transformer, recurrent = (plan, other) if request.chooses_translator else (other, plan)
-        suits = tries and suits_transformer(transformer, prepared, device, deadline)
-        plan = transformer if suits else recurrent
-    if request.adds_ngrams and plan.origin is None:
-        named = request.architecture is not None
-        plan = add_ngrams(plan, prepared, report if named else lambda event: None)
-    if request.parameters is not None:
-        plan = solve_width(plan, prepared, request.parameters, device)
     with notify_if_slow(report, "choosing settings by how fast this machine trains"):
+        if (other := _other_architecture(plan, request, prepared)) is not None:
+            other = checked_plan(replace(request, architecture=other), check)
+            other = replace(other, data=plan.data).for_text(prepared.read_tokens)
+            transformer, recurrent = (plan, other) if request.chooses_translator else (other, plan)
+            suits = tries and suits_transformer(transformer, prepared, device, deadline)
+            plan = transformer if suits else recurrent
+        if request.adds_ngrams and plan.origin is None:
+            named = request.architecture is not None
+            plan = add_ngrams(plan, prepared, report if named else lambda event: None)
+        if request.parameters is not None:
+            plan = solve_width(plan, prepared, request.parameters, device)
         plan, training = _choose_open_settings(plan, prepared, device, report, deadline)
     return ReadyRun(request, plan, training, prepared)
 
@@ -490,7 +491,7 @@ def checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
     plan = request.plan()
     check_members(plan.row, plan.training, plan.task)
     check(plan)
-    if conform("parameters", request.parameters, int | None) is not None:
+    if request.parameters is not None:
         return prepare_width_search(plan, request.flags)
     plan.check_shape()
     return plan

@@ -178,7 +178,9 @@ def test_a_list_is_as_json_lines(records, indent, block, ascii_only):
         pieces = [*pieces, "\n" * block, *pieces]
         assert [record for _, record in json_records(pieces, "x")] == records * 2
         last = len(records)
-        with pytest.raises(SeqgenError, match=f"x has more than lists of JSON after item {last}$"):
+        with pytest.raises(
+            SeqgenError, match=f"x has something other than a JSON list after item {last}$"
+        ):
             list(json_records([whole, "\n", '{"t": "lost"}'], "x"))
 
 

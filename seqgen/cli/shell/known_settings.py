@@ -39,15 +39,15 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
     }
     chosen = None if only is None else only.replace("-", "_")
     known = [setting for group in groups.values() for setting in group]
-    architectures = known if chosen is None else {chosen} & {*known}
-    if not architectures:
-        architectures = {
+    selected = known if chosen is None else {chosen} & {*known}
+    if not selected:
+        selected = {
             setting
             for group in groups.values()
             for setting, facts in group.items()
             if chosen in setting or only.lower() in facts["doc"].lower()
         }
-    if not architectures:
+    if not selected:
         raise unknown_setting(chosen, name, known)
     recipe = stored["training"]
     return [

@@ -146,7 +146,7 @@ class _Display:
                 self._say(describe_further(event))
         elif isinstance(event, Notice):
             if self._verbose or not event.detail:
-                self._say(event.text.replace("\n", "\\n"))  # of a file's name
+                self._say(event.text.replace("\n", "\\n"))  # a file name may contain newlines
         elif isinstance(event, Validated):
             self._say(self._figures.validation(event))
         self._show(event)

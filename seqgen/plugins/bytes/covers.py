@@ -27,8 +27,8 @@ Path = tuple[()] | tuple[tuple, int, bytes]
 
 BYTE_VALUES = 256
 END, UNKNOWN = ByteTokenizer.eos_id, ByteTokenizer.unk_id
-# The last word is compared with the tokenizer's own split, but no more than about so many bytes;
-# of longer words more, where the end alone is split otherwise.
+# How many bytes of the last word are compared with the tokenizer's own split: about 24, or about 96
+# if those 24 alone are split differently.
 REACHES = 24, 96
 # What may stand behind white space and decide how it is split.
 FOLLOWERS = "a", ".", "1", "\n", "\ua66e", "\ufdfa", "\u4e2d"

@@ -85,7 +85,7 @@ def require_view(loaded: LoadedModel, what: str) -> None:
     if not keeps_texts(loaded.tokenizer):
         raise SeqgenError(
             f"{name} cannot be seen byte by byte: its {loaded.tokenizer.kind} tokenizer changes "
-            "texts, so that they cannot be restored from the tokens"
+            "texts, or puts a space before them"
         )
 
 

@@ -26,8 +26,12 @@ _ENCODING = re.compile(
     rb"""<(?:meta[^>]*?charset|\?xml[^>]*?encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE
 )
 _DECLARED_WITHIN = 2048
-# The codecs that browsers use in place of those that pages declare.
+# Codecs of Python alone.
+NO_CODECS_OF_PAGES = {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"}
+# The codecs that browsers use in place of those that pages declare. A page whose declaration can be
+# read as ASCII is not in UTF-16.
 LARGER_CODECS = {
+    **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be"), "utf-8"),
     **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
     **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
@@ -54,7 +58,8 @@ def read_html(file: IO[bytes]) -> Document:
 def decode_html(raw: bytes) -> str:
     """Decode a page: by its byte order mark, or as UTF-8, as it declares, or as Windows-1252.
 
-    In a page that declares its encoding, damaged bytes become U+FFFD unless most are damaged.
+    In a page that declares its encoding, damaged bytes become U+FFFD; if half or more of its
+    characters beyond ASCII would, the page is read as Windows-1252.
     """
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8"),
@@ -90,10 +95,12 @@ def _codec_of(label: str) -> str | None:
     Many labels mean a larger encoding: pages that claim to be in Latin-1 are in Windows-1252.
     """
     try:
-        name = codecs.lookup(label.lower().removeprefix("x-")).name
-    except LookupError:
+        codec = codecs.lookup(label.lower().removeprefix("x-"))
+        codec.decode(b"", "replace")
+    except (LookupError, ValueError):
         return None
-    return LARGER_CODECS.get(name, name)
+    is_text = getattr(codec, "_is_text_encoding", True) and codec.name not in NO_CODECS_OF_PAGES
+    return LARGER_CODECS.get(codec.name, codec.name) if is_text else None
 
 
 def text_of_html(page: str, is_xhtml: bool = False) -> str:
@@ -140,6 +147,12 @@ class _TextParser(HTMLParser):
         """Return where the comment at `i` ends; -1 if it does not."""
         found = _COMMENT.match(self.rawdata, i)
         return found.end() if found else -1
+
+    def parse_html_declaration(self, i: int) -> int:
+        """Return where the declaration at `i` ends; Python's versions differ in CDATA sections."""
+        if self.rawdata.startswith(CDATA, i):
+            return self.parse_marked_section(i)
+        return super().parse_html_declaration(i)
 
     def parse_marked_section(self, i: int, report: bool = True) -> int:
         """Return where the section at `i` ends, such as `<![if IE]>`; -1 if it does not."""

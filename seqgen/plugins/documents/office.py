@@ -76,7 +76,7 @@ def parse_xml(
     end: Callable[[str], None] = lambda name: None,
     text: Callable[[str], None] = lambda data: None,
 ) -> None:
-    """Parse XML and call functions for its elements, by their names without namespace but `SVG`.
+    """Parse XML and call functions for its elements, by local name; `SVG` ones have a prefix.
 
     Raises:
         Unreadable: it is not well-formed, or declares entities, which may expand without end or

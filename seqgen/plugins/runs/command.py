@@ -71,7 +71,7 @@ def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
         return
     hashes = [model.record.get("data", {}).get("sha256") for model in found.values()]
     # Settings that only one of the architectures has are no difference between runs.
-    shared = [key for key in differing if _is_shared(key, settings.values())]
+    shared = [key for key in differing if _is_comparable(key, settings.values())]
     rows = [
         [key, *(format_value(own[key]) if key in own else MISSING for own in settings.values())]
         for key in shared
@@ -85,8 +85,8 @@ def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
     _put_curves(losses)
 
 
-def _is_shared(key: str, settings: Collection[Mapping[str, Any]]) -> bool:
-    """Check whether all models have a setting, or those that have it differ in it."""
+def _is_comparable(key: str, settings: Collection[Mapping[str, Any]]) -> bool:
+    """Check whether every run has the setting, or the runs that have it differ."""
     values = [of_one[key] for of_one in settings if key in of_one]
     return len(values) == len(settings) or any(value != values[0] for value in values)
 

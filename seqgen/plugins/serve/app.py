@@ -492,6 +492,8 @@ class Answer:
             if self.asked.usage:
                 yield self.event([], self.usage)
         except Exception as error:  # of any kind: the status of the response has been sent
+            if not isinstance(error, SeqgenError | HTTPException):
+                logging.getLogger(__name__).error("a stream failed", exc_info=error)
             yield f"data: {json.dumps(refusal(error).body)}\n\n"
         finally:
             self.cancel()

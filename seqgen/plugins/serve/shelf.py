@@ -73,12 +73,12 @@ class Shelf:
                 self.left_out.append(name)
                 del self.stored[name]
                 require(bool(self.stored), f"no model fits in --memory; {why}")
-        self._loaded: dict[str, LoadedModel] = {}  # the one used last stands last
+        self._loaded: dict[str, LoadedModel] = {}  # least recently used first
         self._sizes: dict[str, int] = {}  # of all that have been loaded
         self._files = {name: stored.files for name, stored in self.stored.items()}
         self._stamps: dict[str, Stamp | None] = {}  # of the files that were loaded
-        self._lock = threading.Lock()  # of what is above
-        self._one_at_a_time = threading.Lock()  # while a model is loaded, others can be had
+        self._lock = threading.Lock()  # of `_loaded`; the rest is written under `_load_lock`
+        self._load_lock = threading.Lock()  # one load at a time; models in memory stay available
 
     @property
     def loaded(self) -> list[str]:
@@ -113,14 +113,14 @@ class Shelf:
             raise Unknown(
                 f"there is no model {name!r} here; GET /v1/models lists the served models"
             )
-        loaded = self._in_memory(name)
+        loaded = self._current_or_evict(name)
         if loaded is None:
-            with self._one_at_a_time:
+            with self._load_lock:
                 # Another request may have loaded it meanwhile.
-                loaded = self._in_memory(name) or self._load(name)
+                loaded = self._current_or_evict(name) or self._load(name)
         return loaded
 
-    def _in_memory(self, name: str) -> LoadedModel | None:
+    def _current_or_evict(self, name: str) -> LoadedModel | None:
         """Get a model that is loaded and has not been replaced since; else drop it."""
         with self._lock:
             loaded = self._loaded.pop(name, None)

@@ -43,9 +43,9 @@ def _rows(path: Path, name: str, columns: list[str], delimiters: str) -> Iterato
     try:
         text = lines(decode_file(path), name)
         begin: list[str] = []
-        while not "".join(begin).strip("\r\n"):
+        while not begin or not begin[-1].strip("\r\n"):
             if (line := next(text, None)) is None:
-                raise SeqgenError(f"{name} is a table without a line")
+                raise SeqgenError(f"{name} has only blank lines")
             begin.append(line)
         delimiter = max(delimiters, key=QUOTED.sub("", begin[-1]).count)
         read = _RowLines(chain(begin, text), name)
@@ -59,7 +59,7 @@ def _rows(path: Path, name: str, columns: list[str], delimiters: str) -> Iterato
                 {column: value or None for column, value in zip(columns, row, strict=False)},
             )
     except csv.Error as error:
-        cr = "its lines end with CR alone; tr '\\r' '\\n' mends that"
+        cr = "its lines end with CR alone; convert it: tr '\\r' '\\n' < FILE"
         why = cr if "new-line character" in str(error) else error
         raise SeqgenError(f"{name} cannot be read as a table: {why}") from None
     finally:

@@ -16,7 +16,7 @@ class WandbRun(Tracker):
     def begin(self, settings: Mapping[str, Any]) -> None:
         import wandb
 
-        # Settings may be revised during a run, but not when it was created.
+        # Settings can be revised during a run; its creation time cannot.
         about = f"{self.stored.name} {self.stored.record['created']}"
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "seqgen"),

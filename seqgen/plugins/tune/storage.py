@@ -112,7 +112,7 @@ class StudyStorage(ABC):
 
     @contextlib.contextmanager
     def reporting_errors(self) -> Iterator[None]:
-        """Turn errors of the storage within a block, such as a full disk, into one line each."""
+        """Turn errors of the storage within a block into one-line SeqgenErrors."""
         from optuna.exceptions import OptunaError
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -120,10 +120,10 @@ class StudyStorage(ABC):
             yield
         except (OptunaError, SQLAlchemyError) as error:
             cause = getattr(error, "orig", None) or error.__cause__ or error
-            raise SeqgenError(f"{self.title_of_place}: {first_line(cause)}") from None
+            raise SeqgenError(f"{self.label}: {first_line(cause)}") from None
 
     @property
-    def title_of_place(self) -> str:
+    def label(self) -> str:
         """Where the study is, as errors name it."""
         return self.place
 
@@ -207,7 +207,7 @@ class SharedStorage(StudyStorage):
         return known or facts
 
     @property
-    def title_of_place(self) -> str:
+    def label(self) -> str:
         return f"--storage {self.place}"
 
 
@@ -300,7 +300,8 @@ class JournalStorage(SharedStorage):
 def _mend_journal(path: Path, lock: BaseJournalFileLock) -> None:
     """Drop the last record of a journal if a full disk or a kill has cut it.
 
-    Optuna would append the next one to it. The journal's lock is held, so nobody is writing it.
+    Optuna would append the next one to it. The file is cut under the journal's lock, so no process
+    is writing then.
 
     Raises:
         OSError: it cannot be read, or is a pipe or the like.

@@ -74,8 +74,8 @@ def test_bad_tables(tmp_path, capsys, monkeypatch):
     assert run(["train", str(path), "--field", "text", *COUNT]) == 0
     assert "1 record" in capsys.readouterr().err and read_text() == "b\nc\n"
     for content, why in (
-        ("", "is a table without a line"),
-        ("\n\n", "is a table without a line"),
+        ("", "has only blank lines"),
+        ("\n\n", "has only blank lines"),
         ("id,text\r1,a\r", "its lines end with CR alone"),
         ("id,text\n", "'text' in"),
         ("id,text\n1,\n", "'text' in"),
