@@ -55,7 +55,7 @@ def settings_of(name: str, only: str | None = None) -> list[dict[str, Any]]:
         | {**facts, "default": recipe.get(setting, facts["default"])}
         for group, settings in groups.items()
         for setting, facts in settings.items()
-        if setting in architectures
+        if setting in selected
     ]
 
 
