@@ -264,7 +264,7 @@ def _perplexity(log_probs: Tensor, ids: Sequence[int]) -> float:
 def _cells() -> list[str]:
     """Return the architectures that are written as a recurrent step."""
     rows = registry.ARCHITECTURES.items()
-    return [name for name, row in rows if row.load_model().recurrent]
+    return [name for name, row in rows if getattr(row.load_model(), "recurrent", False)]
 
 
 def _through_onnx(

@@ -256,8 +256,8 @@ KINDS = {
     "pairs": ("train", "pairs.tsv", "--model", "seq2seq", "--name", "pairs", *SMALL),
     "sides": ("train", "--source", "text.txt", "--target", "text.txt", "--name", "sides",
               "--model", "seq2seq-transformer", "--heads", "2", *SMALL),
-    "tuned": ("train", "pairs.tsv", "--init-from", "net", "--val", "text.txt", "--name", "tuned",
-              "--steps", "1", "--seed", "1", "--quiet"),
+    "tuned": ("train", "pairs.tsv", "--as-text", "--init-from", "net", "--val", "text.txt",
+              "--name", "tuned", "--steps", "1", "--seed", "1", "--quiet"),
     "mixed": ("mix", "net", "grams", "--name", "mixed", "--weights", "0.5,0.5", "--quiet"),
 }  # fmt: skip
 for name, plugin in (("hawk", "more_cells"), ("jordan", "more_cells"), ("window", "window")):
