@@ -144,7 +144,7 @@ def _size(value: Any) -> int:
             waiting += [*one.keys(), *one.values()]
         elif isinstance(one, int):
             length += one.bit_length() // 3
-            _check_length(LONGEST + (one.bit_length() > MOST_BITS))
+            _check_length(one.bit_length(), MOST_BITS)
         _check_length(length)
         counted += 1
         if counted % COUNTED == 0:
@@ -232,7 +232,7 @@ def _of_wordwrap(s: Any, width: int = 79, *others: Any, wrapstring: Any = "", **
 
 
 def _of_round(value: Any, precision: int = 0, method: str = "common") -> int:
-    return LONGEST * (abs(precision) > MOST_BITS // 4) + abs(precision)
+    return LONGEST + 1 if abs(precision) > MOST_BITS // 4 else abs(precision)
 
 
 def _of_translate(text: str, table: Any) -> int:
@@ -263,10 +263,8 @@ def _of_fields(
     if len(numbers) < sum(map(str.isdecimal, widths)):
         return LONGEST + 1
     if from_arguments:
-        numbers += [abs(x) for x in arguments if isinstance(x, int)]
-        numbers += [
-            abs(x) for one in arguments if isinstance(one, tuple) for x in one if type(x) is int
-        ]
+        single = [x for one in arguments for x in (one if isinstance(one, tuple) else (one,))]
+        numbers += [abs(x) for x in single if isinstance(x, int)]
     longest = max(map(_size, arguments), default=0)
     return len(text) + fields * (max(numbers, default=0) + REPR * longest)
 

@@ -68,7 +68,7 @@ def data(reported: Reported, out: RecordedOutput) -> None:
             out.announce(
                 f"{input_title(str(path))} has examples; this is about its JSON (see --field)"
             )
-    others = inputs.left_out.items() if by_field else _left_out(reported.files)
+    others = inputs.left_out.items() if by_field else _left_out(reported.files, paths)
     report = data_report(text, config, {name: str(why) for name, why in others})
     if out.record(report):
         return
@@ -91,8 +91,8 @@ def _trained_on(names: Iterable[str]) -> Iterator[Path]:
         yield from text_files([name]) if Path(name).is_file() else training_files([name], False)
 
 
-def _left_out(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files of folders and patterns that are not read, and why."""
+def _left_out(names: Iterable[str], read: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    """Yield the files of folders and patterns that are not among those that are read, and why."""
     from seqgen.text.file_kinds import extraction_advice
     from seqgen.text.reading import file_kind, left_out_files, read_head, text_files
 
@@ -101,7 +101,7 @@ def _left_out(names: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
         for path, why in left_out_files(name).items():
             yield str(path), why or f"{path} is not text"
-        for path in sorted({*text_files([name])} - {*_trained_on([name])}):
+        for path in sorted({*text_files([name])} - {*read}):
             advice = extraction_advice(file_kind(path), path, read_head(path))
             yield str(path), f"{path} is {advice}"
 
