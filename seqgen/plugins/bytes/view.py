@@ -109,8 +109,10 @@ def keeps_texts(tokenizer: Tokenizer) -> bool:
     def keeps(text: str) -> bool:
         return b"".join([tokenizer.token_bytes[i] for i in tokenizer.encode(text)]) == text.encode()
 
+    if tokenizer.lossless:
+        return True
     keeps_rare = tokenizer.unk_id in tokenizer.encode(RARE) or keeps(RARE)
-    return tokenizer.lossless or (all(map(keeps, PROBES)) and keeps_rare)
+    return keeps_rare and all(map(keeps, PROBES))
 
 
 def seen_by_bytes(
