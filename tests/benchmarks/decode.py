@@ -84,8 +84,7 @@ def measure(
     cases: dict[str, Callable[[int], Case]] = {
         "lstm 2 x 256, batch 1": lstm,
         **_of_transformers(SMALL, [*WRITTEN, *SEARCHED], [FLOAT32]),
-        name_of_translator(3, 256): lambda n: translator(3, 256, n),
-        name_of_translator(6, 512): lambda n: translator(6, 512, n),
+        **_of_translators([(3, 256), (6, 512)], ["", "float32", "int8"]),
         **{
             f"lstm 2 x 256, batch 1, {kind}": partial(lstm, precision=kind)
             for kind in ("bf16", "int8")
@@ -133,6 +132,21 @@ def _of_transformers(
         name = name_of_transformer(**shared, beams=beams)
         made[name] = partial(transformer, **shared, beams=beams)
     return made
+
+
+def _of_translators(
+    shapes: Iterable[tuple[int, int]], peers: Sequence[str]
+) -> dict[str, Callable[[int], Case]]:
+    """Return the cases of translators by name.
+
+    Args:
+        shapes: layers and width.
+        peers: what is beside them; see `translator`.
+    """
+    return {
+        name_of_translator(layers, size, peer): partial(translator, layers, size, beside=peer)
+        for (layers, size), peer in itertools.product(shapes, peers)
+    }
 
 
 def _timed(case: Case, repeats: int, bandwidth: float, clock: Clock) -> Timing:

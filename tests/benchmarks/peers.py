@@ -18,7 +18,7 @@ from seqgen.text.framing import Framing
 from seqgen.text.sources import TokenSources
 from seqgen.text.tokenizers.char import CharTokenizer
 
-from .shapes import BEAMS, BOS, PAD, PAIR_VOCAB, WINDOW, Run, Shape, Texts, gpt2
+from .shapes import BEAMS, BOS, EOS, PAD, PAIR_VOCAB, UNK, WINDOW, Run, Shape, Texts, gpt2
 
 
 def transformers_gpt2(
@@ -148,6 +148,58 @@ def marian(sources: TokenSources, layers: int, size: int, tokens: int) -> Run:
     Raises:
         ImportError: transformers is not installed.
     """
+    model = _marian_model(layers, size)
+    read = sources.rows(range(len(sources)))
+    values, lengths = torch.from_numpy(read.values), torch.from_numpy(read.lengths)
+    there = (torch.arange(values.shape[1]) < lengths[:, None]).long()
+
+    def run() -> int:
+        options = {"do_sample": False, "num_beams": BEAMS, "max_new_tokens": tokens}
+        return model.generate(values, attention_mask=there, **options)[:, 1:].numel()
+
+    return run
+
+
+def ctranslate2_marian(
+    sources: TokenSources, layers: int, size: int, tokens: int, precision: str
+) -> Run:
+    """Return what searches with CTranslate2 (Klein et al. 2020) and Marian's random weights.
+
+    Raises:
+        ImportError: ctranslate2 or transformers is not installed.
+    """
+    import ctranslate2
+    from ctranslate2.converters.transformers import MarianMTLoader
+
+    spec = MarianMTLoader().get_model_spec(_marian_model(layers, size))
+    words = [f"t{token}" for token in range(PAIR_VOCAB - 1)]  # the last one was padding
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    spec.config.bos_token = spec.config.decoder_start_token = words[BOS]
+    spec.config.eos_token, spec.config.unk_token = words[EOS], words[UNK]
+    with tempfile.TemporaryDirectory() as folder:
+        spec.validate()
+        spec.optimize(quantization=precision)
+        spec.save(folder)
+        model = ctranslate2.Translator(
+            folder, compute_type=precision, intra_threads=torch.get_num_threads()
+        )
+    read = sources.rows(range(len(sources)))
+    texts = [
+        [f"t{token}" for token in row[:length]]
+        for row, length in zip(read.values.tolist(), read.lengths.tolist(), strict=True)
+    ]
+    how = {"max_decoding_length": tokens, "min_decoding_length": tokens, "max_batch_size": 0}
+
+    def run() -> int:
+        results = model.translate_batch(texts, beam_size=BEAMS, **how)
+        return sum(len(result.hypotheses[0]) for result in results)
+
+    return run
+
+
+def _marian_model(layers: int, size: int) -> nn.Module:
+    """Return Marian of a shape, in float32, that never ends a text by itself."""
     from transformers import MarianConfig, MarianMTModel
 
     shape = {"layers": layers, "attention_heads": size // 64, "ffn_dim": 4 * size}
@@ -164,16 +216,7 @@ def marian(sources: TokenSources, layers: int, size: int, tokens: int) -> Run:
         decoder_start_token_id=BOS,
         **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in shape.items()},
     )
-    model = MarianMTModel(config).float().eval()
-    read = sources.rows(range(len(sources)))
-    values, lengths = torch.from_numpy(read.values), torch.from_numpy(read.lengths)
-    there = (torch.arange(values.shape[1]) < lengths[:, None]).long()
-
-    def run() -> int:
-        options = {"do_sample": False, "num_beams": BEAMS, "max_new_tokens": tokens}
-        return model.generate(values, attention_mask=there, **options)[:, 1:].numel()
-
-    return run
+    return MarianMTModel(config).float().eval()
 
 
 def _transformers_model(shape: Shape, vocab_size: int) -> nn.Module:

@@ -43,6 +43,15 @@ def test_ctranslate2_makes_as_many_tokens(precision, beams):
     assert case.ours() == case.theirs() == 8
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_ctranslate2_translates_as_many_tokens(precision):
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    case = writing_cases.translator(1, 64, 3, precision)
+    assert case.name.endswith(f", beside {precision}")
+    assert case.ours() == case.theirs() > 0
+
+
 def test_int4_makes_as_many_tokens_as_int8():
     case = writing_cases.transformer(4, 2, TINY, "int4", "int8")
     assert case.baseline == "seqgen, int8" and case.name.endswith("int4 beside int8")

@@ -29,7 +29,13 @@ from seqgen.text.tokenizers import Tokenizer
 from seqgen.text.tokenizers.char import CharTokenizer
 
 from . import cells
-from .peers import ctranslate2_gpt2, llama_cpp_gpt2, marian, transformers_gpt2
+from .peers import (
+    ctranslate2_gpt2,
+    ctranslate2_marian,
+    llama_cpp_gpt2,
+    marian,
+    transformers_gpt2,
+)
 from .shapes import (
     ALPHABET,
     BATCH,
@@ -234,15 +240,25 @@ def transformer(
     )
 
 
-def name_of_translator(layers: int, size: int) -> str:
-    """Return what the case of a translator is called."""
-    return f"seq2seq-transformer {layers} x {size}, {BEAMS} beams, {BATCH} sources"
+def name_of_translator(layers: int, size: int, beside: str = "") -> str:
+    """Return what the case of a translator is called; see `translator`."""
+    peer = f", beside {beside}" if beside else ""
+    return f"seq2seq-transformer {layers} x {size}, {BEAMS} beams, {BATCH} sources{peer}"
 
 
-def translator(layers: int, size: int, tokens: int) -> Case:
+def translator(layers: int, size: int, tokens: int, beside: str = "") -> Case:
     """Return the form of 2017 and Marian, which has the same, on the same sources.
 
     Neither ends a text by itself.
+
+    Args:
+        layers: of both models.
+        size: their width.
+        tokens: of each text.
+        beside: "" for the transformers package's Marian; "float32" or "int8" for CTranslate2's.
+
+    Raises:
+        ImportError: that library is not installed.
     """
     draw, heads = np.random.default_rng(0), size // 64
     lengths = draw.integers(SHORTEST, LONGEST + 1, BATCH)
@@ -250,6 +266,11 @@ def translator(layers: int, size: int, tokens: int) -> Case:
     settings = {"num_layers": layers, "num_heads": heads, "hidden_size": size}
     shape = {"vocab_size": PAIR_VOCAB, "window": WINDOW, "ffn_size": 4 * size, **settings}
     model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **SHARED["form-of-2017"])).eval()
+    if beside:
+        baseline = f"CTranslate2{_in_title(beside)}"
+        theirs = ctranslate2_marian(sources, layers, size, tokens, beside)
+    else:
+        baseline, theirs = "transformers Marian", marian(sources, layers, size, tokens)
 
     def ours() -> int:
         searched = [Row(i, 0, (BOS,), i) for i in range(BATCH)]
@@ -261,9 +282,9 @@ def translator(layers: int, size: int, tokens: int) -> Case:
     cache = 2 * layers * size * (tokens / 2 + lengths.mean() / BEAMS)
     read = model.parameter_count() - sum(p.numel() for p in model.encoder.parameters())
     return Case(
-        name=name_of_translator(layers, size),
-        baseline="transformers Marian",
+        name=name_of_translator(layers, size, beside),
+        baseline=baseline,
         ours=ours,
-        theirs=marian(sources, layers, size, tokens),
+        theirs=theirs,
         bytes_per_token=4 * (read + BATCH * BEAMS * cache) / BATCH,
     )
