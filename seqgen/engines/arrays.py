@@ -312,6 +312,18 @@ def attend_to_all(
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, 2)
 
 
+def query_by_query(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, there: np.ndarray | None
+) -> np.ndarray:
+    """Compute `attend_to_all`, with each query's bits those of a query alone without padding."""
+    read = np.empty_like(q)
+    for row, query in np.ndindex(q.shape[0], q.shape[2]):
+        one, count = slice(row, row + 1), keys.shape[2] if there is None else there[row].sum()
+        pair = keys[one, :, :count], values[one, :, :count]
+        read[one, :, query : query + 1] = attend(q[one, :, query : query + 1], *pair)
+    return read
+
+
 def attend_each(
     q: np.ndarray,
     keys: np.ndarray,

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from architectures import RECURRENT, Case
+from architectures import PAIR_VARIANTS, RECURRENT, Case
 from helpers_cli import needs
 
 from seqgen import store
@@ -169,6 +169,45 @@ def test_models_in_fewer_bits(case, kind):
     # adds up in another order, which may round a number of a vector to the next step of int8.
     near = {"rtol": 0, "atol": 0.05 if case.architecture == "transformer" else 0}
     torch.testing.assert_close(stepped, whole, **near)
+
+
+@pytest.mark.fast_for("*2017*int8*", "*default*int4-True*", rest="slow")
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("kind", QUANTIZED)
+@pytest.mark.parametrize("variant", PAIR_VARIANTS["seq2seq-transformer"])
+def test_translators_in_fewer_bits(variant, kind, native, monkeypatch):
+    """Near float32, and each text's logits are those of the text alone, beside any sources."""
+    settings = PAIR_VARIANTS["seq2seq-transformer"][variant]
+    case = Case("seq2seq-transformer", variant, settings)
+    exact, model = (case.build(torch.float32, hidden_size=24) for _ in range(2))
+    if not native:
+        for place in ("arrays", "quantized", "native.recording"):
+            monkeypatch.setattr(f"seqgen.engines.{place}.library", lambda: None)
+    model.quantize(kind)
+    sources = [[3, 1, 4], [2, 5, 3, 1, 6, 2, 4], [5]]
+    tokens = torch.randint(0, 7, (6, 8), generator=torch.Generator().manual_seed(1))
+
+    def logits(of, numbers):
+        read = [sources[number] for number in numbers]
+        size = max(map(len, read))
+        values = torch.tensor([source + [0] * (size - len(source)) for source in read])
+        owners = [owner for owner in range(len(read)) for _ in range(2)]
+        with torch.no_grad():
+            state = of.start(of.encode(values, [*map(len, read)]).select(owners))
+            rows = tokens[[2 * number + beam for number in numbers for beam in range(2)]]
+            after = []
+            for column in rows.T.tolist():
+                step, state = of.step(column, state)
+                after.append(torch.from_numpy(step))
+        return torch.stack(after, 1)
+
+    together = logits(model, [0, 1, 2])
+    near = {"int4": 0.4}.get(kind, 0.1)
+    torch.testing.assert_close(together, logits(exact, [0, 1, 2]), rtol=0, atol=near)
+    assert not torch.equal(together, logits(exact, [0, 1, 2]))
+    for some in ([0], [1], [2], [2, 0]):
+        rows = [2 * number + beam for number in some for beam in range(2)]
+        assert torch.equal(logits(model, some), together[rows])
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)

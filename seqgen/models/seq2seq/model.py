@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
+from seqgen.engines.tensor_products import as_array
 from seqgen.models.array_steps import ArraySteps
 from seqgen.models.base import NeuralLanguageModel
 from seqgen.models.seq2seq.arrays import Seq2SeqArrays, Seq2SeqTransformerArrays
@@ -59,7 +62,6 @@ class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
 
     config: Seq2SeqTransformerConfig
     arrays = Seq2SeqTransformerArrays
-    quantizable = False  # what is beside a row, such as longer sources, would show
     over_tensors = None  # what runs over tensors alone would have to take the memory too
 
     def __init__(self, config: Seq2SeqTransformerConfig) -> None:
@@ -69,6 +71,11 @@ class Seq2SeqTransformer(ContextFromSource, Transformer, EncoderDecoder):
         self.encoder = self.encoder_of(config).module()
         self.share()
         initialise(self, config)
+
+    def encode(self, values: Tensor, lengths: Sequence[int]) -> Memory:
+        if self.quantized:
+            return self.over_arrays().encode(as_array(values), lengths)
+        return super().encode(values, lengths)
 
     @torch.no_grad()
     def start(self, memory: Memory, stride: int | None = None) -> MemoryCache:
