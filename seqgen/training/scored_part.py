@@ -20,7 +20,7 @@ from seqgen.store.loaded import LoadedModel
 
 # Characters on which a model's scoring speed is measured: few, and more where these take less than
 # a share of the time. The shortest part that is scored, unless the text is shorter.
-TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 1000), 0.02, 2000
+TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 500), 0.04, 2000
 # Tokens on which weights are fitted first, to see how long that takes, the most rows that they are
 # read in, and the fewest tokens of a row.
 FITTED_FIRST, MOST_ROWS, LEAST_ROW = 2500, 32, 256
@@ -118,16 +118,23 @@ def affordable_share(loaded: LoadedModel, text: str, seconds: float) -> float:
 
 
 def _seconds_per_character(loaded: LoadedModel, text: str, seconds: float) -> float:
-    """Measure the speed of scoring on the beginning of a text, in a small share of some seconds."""
+    """Measure the speed of scoring on the beginning of a text, in a small share of some seconds.
+
+    What a call takes whatever its length is left out, if two lengths tell it apart.
+    """
+    before, tried = 0.0, ""
     for length in TRIED_CHARACTERS:
-        times, tried = [], text[:length]
+        times, known, tried = [], len(tried), text[:length]
         for _ in range(2):  # the first sets up
             began = time.monotonic()
             totals_of(loaded, [tried], for_model(loaded))
             times.append(time.monotonic() - began)
-        if min(times) > TRIED_SHARE * seconds:
+        took = min(times)
+        slope = (took - before) / max(1, len(tried) - known)
+        if took > TRIED_SHARE * seconds or len(tried) < length:
             break
-    return min(times) / max(1, len(tried))
+        before = took
+    return max(slope, took / max(1, len(text)))
 
 
 @contextlib.contextmanager
