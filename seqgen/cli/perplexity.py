@@ -169,7 +169,7 @@ def perplexity(
     from seqgen.scoring.perplexity import for_model, warning_of
 
     look = picture.of(look)
-    views = replace(views, per_line=views.per_line or look.looks)
+    views = replace(views, per_line=views.per_line or look.needs_attention)
     check_rules(models, scoring, views, look)  # now that some lines are scored alone
     loaded = _load(models, looked_up, scoring, views, machine, text.or_piped)
     out.uses(loaded)

@@ -145,7 +145,7 @@ def _looked(
     yield record.text if record.alignment is None else f"{record.text}\n{record.alignment}"
     if sampling.of_source.attention:
         yield "\n"
-        writing.looks.put(record.look, f"source {number}")
+        writing.attention_view.put(record.look, f"source {number}")
 
 
 def _streamed(writing: TextWriter, prompt: str, sampling: SampleOptions) -> Iterator[str]:

@@ -43,7 +43,7 @@ def check_sources(options: LookOptions, loaded: LoadedModel, attention: bool = F
     has_words = loaded.source_tokenizer is not None or not words
     name = loaded.stored.name
     require(has_words, f"{words and words[0]} is for sources of words; {name} reads vectors")
-    if attention or options.looks:
+    if attention or options.needs_attention:
         check_heads(options.heads, loaded)
     else:
         chosen = options.heads != ChosenHeads()
@@ -133,7 +133,7 @@ class SourceReader:
             begin: opens a text over a decoder.
         """
         read: list[np.ndarray | None] = [None] * len(written)
-        if self.options.looks:
+        if self.options.needs_attention:
             read = AttentionToSource(self.loaded, prompt.source_tokens)(written)
         tokenizer = self.loaded.tokenizer
         for ids, weights in zip(written, read, strict=True):

@@ -88,7 +88,7 @@ class LookOptions(Options, panel=Panel.ATTENTION):
         return self.attention or self.align or self.align_words
 
     @property
-    def looks(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether the attention of finished texts has to be computed."""
         return self.shows_something
 
@@ -108,9 +108,9 @@ class SourceOptions(LookOptions, panel=Panel.LENGTH):
     )
 
     @property
-    def looks(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether the attention of finished texts has to be computed."""
-        return super().looks or self.copy_unknown
+        return super().needs_attention or self.copy_unknown
 
     def limit(self, places: int, max_tokens: int) -> int:
         """Compute the maximum length of the text for a source of `places` tokens without EOS."""

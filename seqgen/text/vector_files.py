@@ -86,7 +86,7 @@ def open_vectors(path: str | Path) -> VectorFile:
         file = VectorFile(path, VectorSources.of(values))
     else:
         names = ", ".join(sorted(arrays)) or "none"
-        only = f"give it one tensor, or {VALUES} and {LENGTHS}"
+        only = f"it should have only one, or {VALUES} and {LENGTHS}"
         raise SeqgenError(f"{path} has these tensors: {names}; {only}")
     _check_numbers(file)
     return file

@@ -378,7 +378,7 @@ def _ngram_notice(trial: SpeedTrial) -> str | None:
     if prepared.facts.bytes < SMALL_TEXT:
         why = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
     elif trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
-        why = "the budget is enough for little training"
+        why = "the budget is too small for much training"
     else:
         return None
     if why_not_mixable(plan.architecture, plan.training, plan.data, prepared=prepared) is None:

@@ -51,11 +51,11 @@ class _CrossEntropy(Function):
         smoothing: float,
         kind: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
-        of_features, of_weight, of_bias, *_ = ctx.needs_input_grad
+        needs_d_features, needs_d_weight, needs_d_bias, *_ = ctx.needs_input_grad
         wide = torch.promote_types(kind, torch.float32)
-        d_features = torch.empty_like(features) if of_features else None
-        d_weight = torch.zeros_like(weight) if of_weight else None
-        d_bias = torch.zeros_like(bias) if of_bias else None
+        d_features = torch.empty_like(features) if needs_d_features else None
+        d_weight = torch.zeros_like(weight) if needs_d_weight else None
+        d_bias = torch.zeros_like(bias) if needs_d_bias else None
         matrix, vector = weight.to(kind), None if bias is None else bias.to(kind)
         minimised = features.new_zeros((), dtype=wide)
         nats = minimised.clone()
@@ -76,11 +76,11 @@ class _CrossEntropy(Function):
                 if smoothing:
                     d_logits -= smoothing / len(weight)
                 d_logits = d_logits.to(kind)
-                if of_features:
+                if needs_d_features:
                     d_features[piece] = (d_logits @ matrix).to(features.dtype)
-                if of_weight:
+                if needs_d_weight:
                     d_weight += d_logits.T @ x
-                if of_bias:
+                if needs_d_bias:
                     d_bias += d_logits.sum(0)
                 del log_probs, d_logits  # before the next piece has its own
         ctx.save_for_backward(*(x for x in (d_features, d_weight, d_bias) if x is not None))

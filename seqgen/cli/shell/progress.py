@@ -162,13 +162,13 @@ class _Display:
 class LineDisplay(_Display):
     """Progress as plain log lines, every few seconds and for every other event."""
 
-    _said = -math.inf
+    _last_printed = -math.inf
 
     def _show(self, event: Event) -> None:
         if isinstance(event, SampleLine):
             say(f"  | {event.first_line}")
-        elif isinstance(event, Iteration) and time.monotonic() - self._said > LINE_SECONDS:
-            self._said = time.monotonic()
+        elif isinstance(event, Iteration) and time.monotonic() - self._last_printed > LINE_SECONDS:
+            self._last_printed = time.monotonic()
             figures = self._figures.parts(event)
             say("  ".join([f"step {count(event.step)}", percentage(event.share, 0), *figures]))
 

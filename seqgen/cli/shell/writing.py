@@ -80,14 +80,14 @@ class TextWriter:
     Attributes:
         loaded: the model.
         prompts: what the command line has of them; None if they are typed later.
-        looks: shows the attention of texts.
+        attention_view: shows the attention of texts.
         echoed: whether a text is shown with its prompt.
         out: takes texts.
     """
 
     loaded: LoadedModel
     prompts: GivenPrompts | None
-    looks: AttentionView
+    attention_view: AttentionView
     echoed: bool
     out: Output
 
@@ -110,7 +110,9 @@ class TextWriter:
             SeqgenError: there is no such model.
         """
         inputs = prompts.files if prompts else ()
-        looks = AttentionView(options.of_source, picture.plot, maps=out.draws, inputs=inputs)
+        attention_view = AttentionView(
+            options.of_source, picture.plot, maps=out.draws, inputs=inputs
+        )
         loaded = model.load(options.of_source, rows, options.max_tokens)
         out.uses([loaded], options.seed)
         if echo.echo and loaded.conditioning.is_source:
@@ -118,7 +120,7 @@ class TextWriter:
         if prompts:
             prompts.check_for(loaded)
         echoed = echo.on_this_terminal and not loaded.conditioning.is_source
-        return cls(loaded, prompts, looks, echoed, out)
+        return cls(loaded, prompts, attention_view, echoed, out)
 
     @cached_property
     def texts(self) -> Iterable[str] | Sequence[Vectors]:
@@ -127,7 +129,7 @@ class TextWriter:
 
     def is_raw(self, each: int) -> bool:
         """Check whether to print a single text as it is, without escapes or headings."""
-        of_source = self.looks.options
+        of_source = self.attention_view.options
         listed = self.prompts.are_listed
         marked = self.out.json or listed or of_source.align or of_source.align_words
         return not marked and len(self.texts) == each == 1
@@ -154,7 +156,7 @@ class TextWriter:
             else:
                 title = f"{given.prompt} {record.index}{heading(record)}"
                 put(shown(text, title, record.alignment))
-            self.looks.put(record.look, f"source {record.index}, {number} {which}")
+            self.attention_view.put(record.look, f"source {record.index}, {number} {which}")
             if given.is_source and which == 0:
                 unknown += record.of_source.source_unknown
         say_unknown(unknown, self.out)

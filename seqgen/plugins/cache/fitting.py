@@ -67,15 +67,17 @@ def fit_strength(parts: Sequence[InferenceModel], size: int, columns: Columns) -
         columns: scores the text.
     """
     has = np.array([mix_with_caches(part, CacheConfig(size)) is not None for part in parts])
-    counted = [None if cached else columns(part) for part, cached in zip(parts, has, strict=True)]
+    fixed_columns = [
+        None if cached else columns(part) for part, cached in zip(parts, has, strict=True)
+    ]
 
     def tried(flatnesses: Sequence[float]) -> list[FittedCache]:
         rounded_flatnesses = tuple(float(f"{x:.4g}") for x in flatnesses)
         each = [
             columns(mix_with_caches(part, CacheConfig(size), rounded_flatnesses))
-            if known is None
-            else known
-            for part, known in zip(parts, counted, strict=True)
+            if fixed is None
+            else fixed
+            for part, fixed in zip(parts, fixed_columns, strict=True)
         ]
         model_log_probs = np.stack([x[:, 0] if x.ndim > 1 else x for x in each], 1)  # (N, K)
         caches = np.stack([x[:, 1:] for x in each if x.ndim > 1], 1)  # (N, J, F)

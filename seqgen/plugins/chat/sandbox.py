@@ -196,7 +196,7 @@ def _counted(value: Any) -> Any:
 # have its parameters; what else is given in a wrong way, Jinja refuses.
 
 
-def _of_width(text: Any, width: int = 80, *others: Any) -> int:
+def _length_padded(text: Any, width: int = 80, *others: Any) -> int:
     return len(str(text)) + abs(width)
 
 
@@ -204,18 +204,18 @@ def _of_expandtabs(text: str, tabsize: int = 8) -> int:
     return len(text) * (1 + abs(tabsize))
 
 
-def _of_indent(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> int:
+def _length_indented(s: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> int:
     lines = len(str(s).splitlines()) + 1
     return len(str(s)) + lines * (abs(width) if isinstance(width, int) else len(width))
 
 
-def _of_join(value: Any, d: Any = "", attribute: Any = None) -> int:
+def _length_joined(value: Any, d: Any = "", attribute: Any = None) -> int:
     items = len(value) if hasattr(value, "__len__") else 0
     return _size(value) + items * len(str(d))
 
 
-def _of_joining(separator: str, items: Any) -> int:
-    return _of_join(items, separator)
+def _length_of_joining(separator: str, items: Any) -> int:
+    return _length_joined(items, separator)
 
 
 def _of_replace(s: Any, old: Any, new: Any, count: int | None = None) -> int:
@@ -271,19 +271,19 @@ def _of_fields(
 
 OF_FILTERS: dict[str, Callable[..., int]] = {
     "batch": _of_parts,
-    "center": _of_width,
+    "center": _length_padded,
     "format": _of_percent,
-    "indent": _of_indent,
-    "join": _of_join,
+    "indent": _length_indented,
+    "join": _length_joined,
     "replace": _of_replace,
     "round": _of_round,
     "slice": _of_parts,
     "wordwrap": _of_wordwrap,
 }
 OF_METHODS: dict[str, Callable[..., int]] = {
-    **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _of_width),
+    **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _length_padded),
     "expandtabs": _of_expandtabs,
-    "join": _of_joining,
+    "join": _length_of_joining,
     "replace": _of_replace,
     "translate": _of_translate,
 }

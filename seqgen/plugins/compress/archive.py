@@ -267,7 +267,7 @@ def was_learning(content: bytes) -> bool:
 
 
 def _learning(loaded: LoadedModel) -> Generator[np.ndarray, int]:
-    """Yield the logits (V,) of each next token, which must then be sent; in one thread."""
+    """Yield the logits (V,) of each next token, and receive it by `send`; on one thread."""
     import torch
 
     threads = torch.get_num_threads()

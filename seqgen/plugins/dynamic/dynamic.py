@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seqgen.store.model import StoredModel
     from seqgen.text.corpus import Corpus
 
-# Of each order of an n-gram model; see `AdaptiveNGram`.
+# The discounts of an n-gram model, a sequence for each order; see `AdaptiveNGram`.
 Discounts = Sequence[Sequence[float]]
 
 

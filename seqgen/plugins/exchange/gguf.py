@@ -121,10 +121,12 @@ class GGUFFile:
         if kind in NUMBERS:
             return self._number(NUMBERS[kind])
         if kind != ARRAY or not arrays:
-            raise self.error(f"a fact has the type {kind}, which does not exist")
+            raise self.error(f"a metadata value has the type {kind}, which does not exist")
         inner, count = self._number("I"), self._number("Q")
         if count > MOST_ITEMS:
-            raise self.error(f"a list has {count:,} items, more than any vocabulary")
+            raise self.error(
+                f"a list in the metadata has {count:,} items; at most {MOST_ITEMS:,} are read"
+            )
         if inner in NUMBERS:
             width = struct.calcsize(NUMBERS[inner])
             self._times(count, width)

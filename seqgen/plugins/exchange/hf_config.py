@@ -520,7 +520,9 @@ def require_settings(
 
 
 def _no_family(name: str, what: str) -> SeqgenError:
-    return SeqgenError(f"{name} has {what}, which no model of Hugging Face has that seqgen writes")
+    return SeqgenError(
+        f"{name} has {what}, which no format of Hugging Face that seqgen exports to can hold"
+    )
 
 
 def _as_gpt2(config: TransformerConfig, name: str) -> dict[str, Any]:

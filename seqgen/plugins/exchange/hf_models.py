@@ -45,7 +45,9 @@ def read_model(path: Path, like: tuple[Tokenizer, DataConfig] | None) -> Importe
     Everything is checked before the first tensor is read. The tensors are mapped, and become
     float32 one by one.
     """
-    require(like is None, "--like is for n-gram models: a folder has its own tokenizer")
+    require(
+        like is None, "--like is for n-gram models: a Hugging Face folder has its own tokenizer"
+    )
     table, name = hf_config.read_table(path / "config.json"), str(path / "config.json")
     family = hf_config.family_of(table, name, [*hf_config.READERS, *hf_pairs.FAMILIES])
     if family in hf_pairs.FAMILIES:

@@ -95,7 +95,7 @@ def _numbered(names: list[str]) -> dict[str, int]:
     return table
 
 
-def _of_bytes(_: ByteTokenizer) -> tuple[list[str], dict[str, Any]]:
+def _byte_table(_: ByteTokenizer) -> tuple[list[str], dict[str, Any]]:
     (level,) = SPLITS["gpt-2"]
     names = {byte: character for character, byte in BYTE_OF.items()}
     spelled = [*SPECIALS, *(names[byte] for byte in range(256))]
@@ -109,12 +109,12 @@ def _looked_up(names: list[str], pattern: str) -> tuple[list[str], dict[str, Any
     return names, {"pre_tokenizer": _split(pattern), "decoder": FUSE, "model": model}
 
 
-def _of_characters(tokenizer: CharTokenizer) -> tuple[list[str], dict[str, Any]]:
+def _character_table(tokenizer: CharTokenizer) -> tuple[list[str], dict[str, Any]]:
     names, table = _looked_up([*SPECIALS, *tokenizer.alphabet], ANY_CHARACTER)
     return names, {**table, "decoder": [_replace(IS_UNKNOWN, char.UNKNOWN, True), *FUSE]}
 
 
-def _of_words(tokenizer: WordTokenizer) -> tuple[list[str], dict[str, Any]]:
+def _word_table(tokenizer: WordTokenizer) -> tuple[list[str], dict[str, Any]]:
     # The library's \w and \s hold other characters than Python's, so each is written out.
     word, space = _class_of(r"\w"), _class_of(r"\s")
     pattern = tokenizer.pattern.pattern.replace(r"[^\w\s]", f"[^{word}{space}]")
@@ -151,7 +151,7 @@ def learnt_pieces(tokenizer: SentencepieceTokenizer) -> list[Subword]:
     return pieces
 
 
-def _of_pieces(
+def _piece_table(
     names: list[str], model: dict[str, Any], pattern: str
 ) -> tuple[list[str], dict[str, Any]]:
     """Build a `tokenizer.json` that marks spaces as seqgen does, then splits by a pattern."""
@@ -168,14 +168,14 @@ def _of_pieces(
     }
 
 
-def _of_merges(tokenizer: BPETokenizer) -> tuple[list[str], dict[str, Any]]:
+def _merge_table(tokenizer: BPETokenizer) -> tuple[list[str], dict[str, Any]]:
     pieces = learnt_pieces(tokenizer)
     names = [piece.text for piece in pieces]
     model = {"type": "BPE", "vocab": _numbered(names), "merges": merges_of(pieces)}
-    return _of_pieces(names, {**model, "unk_token": SPECIALS[-1]}, "\\n")
+    return _piece_table(names, {**model, "unk_token": SPECIALS[-1]}, "\\n")
 
 
-def _of_likeliest(tokenizer: UnigramTokenizer) -> tuple[list[str], dict[str, Any]]:
+def _unigram_table(tokenizer: UnigramTokenizer) -> tuple[list[str], dict[str, Any]]:
     pieces = learnt_pieces(tokenizer)
     if not all((piece.score * PER_NAT).is_integer() for piece in pieces):  # see `round_scores`
         raise ValueError(
@@ -191,7 +191,7 @@ def _of_likeliest(tokenizer: UnigramTokenizer) -> tuple[list[str], dict[str, Any
     lacking = {c for name in names for c in name} - scores.keys()
     cut = "".join(f"\\x{{{ord(c):X}}}" for c in sorted({"\n", *lacking}))
     model = {"type": "Unigram", "unk_id": tokenizer.unk_id, "vocab": vocab}
-    return _of_pieces(names, model, f"[{cut}]")
+    return _piece_table(names, model, f"[{cut}]")
 
 
 def merges_of(pieces: list[Subword]) -> list[tuple[str, str]]:
@@ -267,8 +267,8 @@ def marks_spaces(table: Mapping[str, Any]) -> bool:
     """
     normalizer, before = table.get("normalizer"), table.get("pre_tokenizer") or {}
     steps = normalizer.get("normalizers", [normalizer]) if normalizer else []
-    marks, starts = _replace(" ", SPACE), {"type": "Prepend", "prepend": SPACE}
-    if not before and steps in ([marks], [starts, marks]):
+    replace_spaces, prepend_space = _replace(" ", SPACE), {"type": "Prepend", "prepend": SPACE}
+    if not before and steps in ([replace_spaces], [prepend_space, replace_spaces]):
         return len(steps) == 2
     # With a prefix, this step leaves out the space before a text that begins with one.
     metaspace = {"type": "Metaspace", "replacement": SPACE, "split": False}
@@ -278,9 +278,9 @@ def marks_spaces(table: Mapping[str, Any]) -> bool:
 
 
 WRITERS: dict[type[Tokenizer], Callable[[Any], tuple[list[str], dict[str, Any]]]] = {
-    CharTokenizer: _of_characters,
-    ByteTokenizer: _of_bytes,
-    WordTokenizer: _of_words,
-    BPETokenizer: _of_merges,
-    UnigramTokenizer: _of_likeliest,
+    CharTokenizer: _character_table,
+    ByteTokenizer: _byte_table,
+    WordTokenizer: _word_table,
+    BPETokenizer: _merge_table,
+    UnigramTokenizer: _unigram_table,
 }

@@ -310,8 +310,8 @@ def tokenizer_files(
                 raise
     if not sentencepiece:
         raise SeqgenError(
-            f"{name} has tokenizers of kinds {source.kind} and {target.kind}; a folder of Hugging "
-            "Face holds one for both sides, or two of sentencepiece"
+            f"{name} has the tokenizer {source.kind} for sources and {target.kind} for targets; a "
+            "Hugging Face folder needs one for both sides, or sentencepiece on both"
         )
     return _as_marian(target, source)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 KINDS = {"F64", "F32", "F16", "BF16"}
 BIAS = "final_logits_bias"
-# What no file has a prefix before.
-OF_THE_HEAD = ("lm_head.", BIAS)
+# Tensors that files store without the prefix of their family, such as "model.".
+UNPREFIXED = ("lm_head.", BIAS)
 # Rows of BART's table of positions that no position uses.
 OFFSET = 2
 # Tensors that some versions stored, and that follow from the configuration.
@@ -228,7 +228,7 @@ class Tensors:
         """Add a prefix to every tensor name if all of them lack it."""
         if self.files and not any(name.startswith(prefix) for name in self.files):
             self.files = {
-                name if name.startswith(OF_THE_HEAD) else prefix + name: place
+                name if name.startswith(UNPREFIXED) else prefix + name: place
                 for name, place in self.files.items()
             }
 

@@ -90,7 +90,7 @@ def attended(
     ):
         wrong = next((number for number in given if number >= there), None)
         require(wrong is None, f"{flag} is from 0 to {there - 1} for {name}, not {wrong}")
-    reading = (MaskedReading if reads_both_sides(model) else DecoderReading)(model)
+    reading = (MaskedInputs if reads_both_sides(model) else DecoderInputs)(model)
     document, passage, places = _passage_of(passages, word, reading)
     layer = config.num_layers - 1 if layer is None and word is not None else layer
     chosen = range(config.num_heads) if heads is None else heads
@@ -112,7 +112,7 @@ def attended(
 
 
 @dataclass(frozen=True)
-class DecoderReading:
+class DecoderInputs:
     """Input layout of a decoder: its start symbol, then the tokens in reading order.
 
     Attributes:
@@ -148,7 +148,7 @@ class DecoderReading:
 
 
 @dataclass(frozen=True)
-class MaskedReading(DecoderReading):
+class MaskedInputs(DecoderInputs):
     """Input layout of a masked model: [CLS] text [SEP], without the text's end token."""
 
     @property
@@ -192,7 +192,7 @@ def require_attention(loaded: LoadedModel) -> Any:
 
 
 def _passage_of(
-    passages: Passages, word: str | None, reading: DecoderReading
+    passages: Passages, word: str | None, reading: DecoderInputs
 ) -> tuple[TokenizedDocument, TokenizedDocument, list[int]]:
     """Choose a document; return it, its part within the window, and a word's places there."""
     if reading.most < 1:
@@ -222,7 +222,7 @@ def _places(passage: TokenizedDocument, word: str) -> list[int]:
 
 
 def _of_head(
-    reading: DecoderReading,
+    reading: DecoderInputs,
     passage: TokenizedDocument,
     places: list[int],
     word: str,

@@ -31,7 +31,7 @@ def order_of(text: bytes) -> np.ndarray:
     Raises:
         SeqgenError: pydivsufsort is not installed.
     """
-    require_packages("an index of a text", "pydivsufsort")
+    require_packages("a suffix array of the text", "pydivsufsort")
     from pydivsufsort import divsufsort
 
     return divsufsort(text) if text else np.zeros(0, np.int32)

@@ -556,7 +556,7 @@ def test_a_window_that_slides_over_learned_positions_stays_here(tmp_path, capsys
     ]
     assert run([*command, "--tokenizer", "char", "--seq-len", "32", *flags]) == 0
     line = refusal(capsys, "export", "own", "--format", "hf", "--out", tmp_path / "hf")
-    assert "has positions=learned with sliding_window, which no model of Hugging Face has" in line
+    assert "has positions=learned with sliding_window, which no format of Hugging Face" in line
 
 
 @pytest.mark.parametrize("kinds", [[[], []], [{}, "full_attention"], ["full_attention"], "x", 3])

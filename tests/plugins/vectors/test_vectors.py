@@ -177,7 +177,7 @@ def broken_files(folder: Path) -> dict[str, str]:
         "cut.npy": "is damaged or no npy file",
         "none.npy": "is damaged or no npy file",
         **dict.fromkeys(["open.npy", "absurd.npy", "vast.npy"], "is damaged or no npy file"),
-        "two.safetensors": "has these tensors: a, b; give it one tensor, or values and lengths",
+        "two.safetensors": "these tensors: a, b; it should have only one, or values and lengths",
         "no.safetensors": "has these tensors: none",
         "short.safetensors": "has lengths that sum to 3, and 4 vectors",
         "zero.safetensors": "has a source without a vector",

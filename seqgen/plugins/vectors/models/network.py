@@ -137,8 +137,8 @@ class WordNetwork(TorchModel, Network):
     def _keep(self, counts: Tensor) -> Tensor:
         """Compute the probability of keeping each word, (V,) float32; above 1 for rare words.
 
-        The paper has the square root alone. word2vec's own code adds the ratio itself, so that it
-        keeps more of the text, and gensim does as well.
+        The paper keeps a word with probability sqrt(ratio). word2vec's own code adds the ratio
+        itself, which keeps more words, and so does gensim.
         """
         ratio = self.config.kept_share * counts.sum() / counts
         return (ratio.sqrt() + ratio).float()
