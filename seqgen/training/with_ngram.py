@@ -41,7 +41,10 @@ PART = "ngram"
 OPEN = 0
 # Orders that are tried, from the recommended one up or else down, until one is no better than the
 # one before: of characters or bytes, and of longer tokens.
-SPELLED_ORDERS, ORDERS = range(4, 11), range(2, 7)
+SPELLED_ORDERS, ORDERS = (4, 5, 6, 8, 10, 15, 20), range(2, 7)
+# A model of an order above 10 takes about 6 bytes for each token and each of the order, so that it
+# is tried only if the order times the tokens is less.
+LARGEST_MODEL = 30_000_000
 # Orders are tried by counts of so many tokens at the start of the text: that takes seconds.
 MOST_COUNTED = 3_000_000
 # In timed runs so many tokens a minute are counted at most for each order that is tried, and orders
@@ -138,8 +141,9 @@ def order_of(
         return losses[order] == min(losses.values())
 
     first, orders = recommended_order(prepared), SPELLED_ORDERS if prepared.spelled else ORDERS
+    longest = max(10, LARGEST_MODEL // prepared.train.tokens.size)
     improves(first)
-    higher = [order for order in orders if order > first]
+    higher = [order for order in orders if first < order <= longest]
     lower = [order for order in reversed(orders) if order < first]
     for others in (higher, lower):
         while others and not deadline.has_passed and improves(others.pop(0)):

@@ -255,7 +255,8 @@ def translator(layers: int, size: int, tokens: int, beside: str = "") -> Case:
         layers: of both models.
         size: their width.
         tokens: of each text.
-        beside: "" for the transformers package's Marian; "float32" or "int8" for CTranslate2's.
+        beside: "" for the transformers package's Marian; "float32" or "int8" for CTranslate2's, and
+            ours in the same.
 
     Raises:
         ImportError: that library is not installed.
@@ -266,9 +267,12 @@ def translator(layers: int, size: int, tokens: int, beside: str = "") -> Case:
     settings = {"num_layers": layers, "num_heads": heads, "hidden_size": size}
     shape = {"vocab_size": PAIR_VOCAB, "window": WINDOW, "ffn_size": 4 * size, **settings}
     model = Seq2SeqTransformer(Seq2SeqTransformerConfig(**shape, **SHARED["form-of-2017"])).eval()
+    in_encoder = sum(p.numel() for p in model.encoder.parameters())
+    read = BYTES[beside or "float32"] * (model.parameter_count() - in_encoder)
     if beside:
         baseline = f"CTranslate2{_in_title(beside)}"
         theirs = ctranslate2_marian(sources, layers, size, tokens, beside)
+        model = in_precision(model, beside)
     else:
         baseline, theirs = "transformers Marian", marian(sources, layers, size, tokens)
 
@@ -280,11 +284,10 @@ def translator(layers: int, size: int, tokens: int, beside: str = "") -> Case:
         return sum(len(beams[0].tokens) for _, beams in results)
 
     cache = 2 * layers * size * (tokens / 2 + lengths.mean() / BEAMS)
-    read = model.parameter_count() - sum(p.numel() for p in model.encoder.parameters())
     return Case(
         name=name_of_translator(layers, size, beside),
         baseline=baseline,
         ours=ours,
         theirs=theirs,
-        bytes_per_token=4 * (read + BATCH * BEAMS * cache) / BATCH,
+        bytes_per_token=(read + 4 * BATCH * BEAMS * cache) / BATCH,
     )
