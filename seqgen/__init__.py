@@ -85,7 +85,8 @@ def train(
         text: the text itself instead: a string, or strings that are joined as they are.
         field: of records and frames: the key or column of the texts; "text" if None.
         name: what to call the model; made from the data's name if None.
-        architecture: a name that `seqgen models --architectures` lists; lstm if None.
+        architecture: a name that `seqgen models --architectures` lists; if None, a network with an
+            n-gram model, as `seqgen train` makes it.
         options: every setting by name, such as `minutes` and `hidden_size`; and the other
             arguments of `seqgen.training.train.train`, such as `overwrite`, `preset` and `report`.
 

@@ -158,6 +158,7 @@ class SpeedTrial:
         about = {
             "question": question,
             "architecture": self.plan.architecture,
+            "device": self.device.type,
             "model": {k: v for k, v in self.shape.to_dict().items() if k != "dropout"},
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,

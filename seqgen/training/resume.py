@@ -143,8 +143,9 @@ def _resume_locked(
     if finished and not given and not (mixes and result.get("protocol") is None):
         report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
         return _result_of_finished(stored, result)
-    spent = done["seconds"] + done.get("setup_seconds", 0.0)
-    options = replace(options, began=options.began - spent)
+    if not finished:
+        spent = done["seconds"] + done.get("setup_seconds", 0.0)
+        options = replace(options, began=options.began - spent)
     training = _resumed_settings(stored, given, done, checkpoint[0])
     options.check_divisible(training)
     loaded, prepared, unfilled = _reload_model_and_data(stored, data, training, options)

@@ -80,6 +80,8 @@ def fit_on_first_half(
             return None
         rows = min(MOST_ROWS, max(1, tokens // LEAST_ROW))
         some = fitting_part(first) if tokens == size else parallel_rows(first, rows, tokens // rows)
+        if some.tokens.size < 2 and tokens < size:  # an empty document before a long one
+            return fit_on(min(size, 2 * tokens))
         return fit_on_half(models, some, loaded.data.direction, then_all=True)
 
     return fit_within(fit_on, size, seconds), half

@@ -536,7 +536,7 @@ class Session:
         share = affordable_share(kept, text, time_share * self.deadline.left)
         begin = first + begin_of_part(text, share)
         if begin != stored.scored_from:
-            keep_settings(stored, self.training, scored_from=begin or None)
+            keep_settings(stored, scored_from=begin or None)
 
     def _fit_members(self) -> dict[str, Any] | None:
         """Fit the members' weights on the first half of the held-out text, and store them.
@@ -552,7 +552,7 @@ class Session:
             return None
         members = {"weights": list(fitted.weights), "gate": list(map(list, fitted.gate)) or None}
         stored_members = {name: value for name, value in members.items() if value is not None}
-        keep_settings(self.stored, self.training, members=stored_members, scored_from=half)
+        keep_settings(self.stored, members=stored_members, scored_from=half)
         return members
 
     def _with_losses(
@@ -694,15 +694,18 @@ def write_new(
         prepared.keep_validation(stored)
 
 
-def keep_settings(stored: StoredModel, training: TrainingConfig, **changed: Any) -> None:
-    """Store new training settings, and the configuration groups that changed, without None."""
+def keep_settings(
+    stored: StoredModel, training: TrainingConfig | None = None, **changed: Any
+) -> None:
+    """Store new training settings, if any, and the groups that changed, without None."""
     config = stored.config
+    settings = config["training"] if training is None else training.to_dict()
     kept = ("preset", "model", "data", "framing", "adapter", "members", "ngram", "scored_from")
     groups = {part: config[part] for part in kept if part in config} | changed
     groups = {
         name: group for name, group in groups.items() if group is not None or name == "preset"
     }
-    stored.write_config(config["architecture"], training=training.to_dict(), **groups)
+    stored.write_config(config["architecture"], training=settings, **groups)
 
 
 def build_unfilled(training: TrainingConfig, make: Callable[[int], nn.Module]) -> DeferredModel:

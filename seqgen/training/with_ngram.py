@@ -185,6 +185,7 @@ def finish(session: Session, result: TrainingResult) -> TrainingResult:
         with session.scoring_threads():
             with notify_if_slow(session.report, "fitting the mixture with the n-gram model"):
                 parts = _mix(session)
+            session.write_record(result)  # no figures until the mixture is validated
             pending = "the final validation"
             result = session.validated(result)
             mixed = None if parts is None else _mixed(session, parts, result.val_loss)
@@ -207,7 +208,7 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     Returns:
         Both; None if there is too little text to fit on, and the network is stored alone.
     """
-    stored, training = session.stored, session.training
+    stored = session.stored
     network = load_best(replace(session.loaded, stored=stored.networks))
     ngram = load_stored(_find_counted(session), network.model.device, "auto")
     require_alike(network, ngram)
@@ -230,7 +231,7 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
         "by_order": list(map(divided, fitted.by_order)),
         "gate": list(map(list, fitted.gate)),
     }
-    keep_settings(stored, training, ngram={"part": part.to_dict(), **tables}, scored_from=half)
+    keep_settings(stored, ngram={"part": part.to_dict(), **tables}, scored_from=half)
     return network, ngram
 
 
@@ -276,7 +277,7 @@ def _keep_best(session: Session, mixed: MixedWithNGram) -> MixedWithNGram | None
     session.report(Notice(text="the n-gram model alone is better than the mixture, and used alone"))
     tables = {**stored.config["ngram"], "by_order": [], "gate": []}
     tables["weights"] = [*(0.0 for _ in tables["weights"][1:]), 1.0]
-    keep_settings(stored, session.training, ngram=tables)
+    keep_settings(stored, ngram=tables)
     only = {"weights": [0.0, 1.0], "by_order": None, "gate": None}
     return replace(mixed, **only, mixture_loss=mixed.ngram_loss)
 
@@ -305,7 +306,7 @@ def _leave_out(session: Session) -> None:
     stored = session.stored
     if stored.ngram is not None:
         begin = stored.networks.scored_from or None
-        keep_settings(stored, session.training, ngram=None, scored_from=begin)
+        keep_settings(stored, ngram=None, scored_from=begin)
     stored.delete_parts()
 
 

@@ -7,7 +7,7 @@ import math
 import queue
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -20,12 +20,14 @@ from seqgen.cli.shell.flags import fill_in_numbers
 from seqgen.models.mixture.fitting import fit_weights
 from seqgen.scoring import mixture_fitting as mix
 from seqgen.scoring.mixture_fitting import LEAST_QUARTER, fit_columns, token_log_probs
+from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loading import load
 from seqgen.text.corpus import encode_corpus
 from seqgen.training import choosing, events, scored_part, with_ngram
 from seqgen.training.events import Notice
 from seqgen.training.resume import resume
+from seqgen.training.session import keep_settings
 from seqgen.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 20
@@ -766,3 +768,26 @@ def test_every_part_of_a_run_without_progress_says_what_it_is_if_it_is_long(text
     choosing, counting, fitting, scoring = long
     assert "how fast" in choosing and "counting n-grams" in counting
     assert "mixture" in fitting and "held-out" in scoring
+
+
+def test_an_empty_line_before_a_long_one_is_fitted_on_in_a_short_time(text, monkeypatch):
+    lines = ["so it goes on and on, and it ends so " * 3] * 40
+    lines[36] = ""  # the first that is held out
+    text.write_text("\n".join(lines) + "\n")
+    trained(text, with_ngram=3, documents="line")
+    network, ngram = parts_of("t")
+    monkeypatch.setattr(scored_part, "FITTED_FIRST", 32)
+    found, half = scored_part.fit_on_first_half(network, [network.model, ngram.model], 1e-9)
+    assert sum(found.weights) == pytest.approx(1) and half == store.find("t").scored_from
+
+
+def test_settings_that_training_has_revised_stay(text):
+    """What is stored afterwards of mixtures and scored parts leaves them alone."""
+    trained(text, with_ngram=3)
+    stored = store.find("t")
+    settings = stored.settings("training", TrainingConfig)
+    keep_settings(stored, replace(settings, lr=0.125))
+    keep_settings(store.find("t"), scored_from=5)
+    changed = store.find("t")
+    assert changed.settings("training", TrainingConfig).lr == 0.125 != settings.lr
+    assert changed.scored_from == 5 and changed.ngram is not None
