@@ -143,7 +143,7 @@ def _save_tokenizer(folder: Path, vocab_size: int) -> None:
 
 
 def marian(sources: TokenSources, layers: int, size: int, tokens: int) -> Run:
-    """Return what searches with Marian (Junczys-Dowmunt et al. 2018) of random weights.
+    """Return a beam search by Marian (Junczys-Dowmunt et al. 2018) with random weights.
 
     Raises:
         ImportError: transformers is not installed.
@@ -163,7 +163,7 @@ def marian(sources: TokenSources, layers: int, size: int, tokens: int) -> Run:
 def ctranslate2_marian(
     sources: TokenSources, layers: int, size: int, tokens: int, precision: str
 ) -> Run:
-    """Return what searches with CTranslate2 (Klein et al. 2020) and Marian's random weights.
+    """Return a beam search by CTranslate2 (Klein et al. 2020) over Marian with random weights.
 
     Raises:
         ImportError: ctranslate2 or transformers is not installed.
@@ -189,10 +189,10 @@ def ctranslate2_marian(
         [f"t{token}" for token in row[:length]]
         for row, length in zip(read.values.tolist(), read.lengths.tolist(), strict=True)
     ]
-    how = {"max_decoding_length": tokens, "min_decoding_length": tokens, "max_batch_size": 0}
+    lengths = {"max_decoding_length": tokens, "min_decoding_length": tokens}
 
     def run() -> int:
-        results = model.translate_batch(texts, beam_size=BEAMS, **how)
+        results = model.translate_batch(texts, beam_size=BEAMS, **lengths)
         return sum(len(result.hypotheses[0]) for result in results)
 
     return run

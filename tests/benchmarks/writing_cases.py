@@ -241,7 +241,7 @@ def transformer(
 
 
 def name_of_translator(layers: int, size: int, beside: str = "") -> str:
-    """Return what the case of a translator is called; see `translator`."""
+    """Return the name of a translator's case; see `translator`."""
     peer = f", beside {beside}" if beside else ""
     return f"seq2seq-transformer {layers} x {size}, {BEAMS} beams, {BATCH} sources{peer}"
 

@@ -783,7 +783,7 @@ def test_an_empty_line_before_a_long_one_is_fitted_on_in_a_short_time(text, monk
 
 
 def test_settings_that_training_has_revised_stay(text):
-    """What is stored afterwards of mixtures and scored parts leaves them alone."""
+    """Storing a mixture or a scored part later does not overwrite them."""
     trained(text, with_ngram=3)
     stored = store.find("t")
     settings = stored.settings("training", TrainingConfig)
