@@ -331,21 +331,19 @@ WORTH_A_GATE = 0.001
 
 
 @dataclass(frozen=True)
-class HalvesFit:
-    """Weights fitted on the first half of a text, with losses on the second half.
+class FittedByHalves:
+    """Weights fitted on a text, in the form that was best between its halves.
 
     Attributes:
         weights: of the parts.
         by_order: their weights for each order matched; empty where these are no better.
         gate: of all parts, those of mixtures among them included; empty where it is no better.
-        tokens: of the second half.
-        losses: of the second half, in nats per token: the parts' and the mixture's.
+        loss: what the form, fitted on the first half, has on the second, in nats per token.
     """
 
     weights: tuple[float, ...]
     by_order: tuple[tuple[float, ...], ...]
-    tokens: int
-    losses: tuple[float, ...]
+    loss: float
     gate: tuple[tuple[float, ...], ...] = ()
 
 
@@ -356,12 +354,9 @@ def fitting_part(held_out: Corpus) -> Corpus:
     return parallel_rows(held_out, FITTED_ROWS, FITTED_LENGTH)
 
 
-def fit_on_half(
-    parts: Sequence[InferenceModel],
-    corpus: Corpus,
-    direction: Direction = "forward",
-    then_all: bool = False,
-) -> HalvesFit:
+def fit_by_halves(
+    parts: Sequence[InferenceModel], corpus: Corpus, direction: Direction = "forward"
+) -> FittedByHalves:
     """Fit weights of models by `fit_columns`, or a gate if it scores better.
 
     A gate is taken if, fitted on the first quarter, it is better than weights on the second by
@@ -371,7 +366,6 @@ def fit_on_half(
         parts: in evaluation mode. If the last is an n-gram model, weights by order are tried.
         corpus: held-out text, of two tokens or more.
         direction: in which all read.
-        then_all: once the losses are known, fit again on both halves.
     """
 
     def column(model: InferenceModel) -> np.ndarray:
@@ -381,9 +375,9 @@ def fit_on_half(
     if parts[0].vocab_size > MOST_TOKENS or size < 4 * LEAST_QUARTER:
         log_probs = np.stack(list(map(column, parts)), 1)
         if guide.orders is None:
-            return fit_columns(log_probs, then_all=then_all)
+            return fit_columns(log_probs)
         matched = column(OrderMatcher(guide)).astype(np.int64)
-        return fit_columns(log_probs, matched, guide.orders, then_all)
+        return fit_columns(log_probs, matched, guide.orders)
     each = [one for part in parts for one in part.parts]
     read = distributions(each, column, corpus.tokens)
     log_probs, known = [], iter(read.log_probs.T)
@@ -394,37 +388,26 @@ def fit_on_half(
         log_probs.append(plain)
     log_probs = np.stack(log_probs, 1)
     matched = None if guide.orders is None else read.matched
-    fitted = fit_columns(log_probs, matched, read.contexts.orders, then_all)
-    *losses, loss = fitted.losses
-    for number, part in enumerate(parts):
-        if isinstance(part, Mixed) and part.gate is not None:
-            losses[number] = -float(column(part)[size // 2 :].mean())
-    fitted = replace(fitted, losses=(*losses, loss))
+    fitted = fit_columns(log_probs, matched, read.contexts.orders)
     # Both are fitted on the same quarter and tried on the same tokens of the next.
     tried = read.places[read.places < size // 2]
     some = None if matched is None else matched[tried]
-    by_weights = fit_columns(log_probs[tried], some, read.contexts.orders).losses[-1]
+    by_weights = fit_columns(log_probs[tried], some, read.contexts.orders).loss
     quarter = tried.size // 2
     by_gate = read.loss(read.gate(quarter), slice(quarter, tried.size))
     if by_weights - by_gate < WORTH_A_GATE:
         return fitted
-    gate = read.gate(tried.size)
-    whole = column(joined(each, MixtureWeights([1.0] * len(each), gate=gate)))
-    by_gate = -float(whole[size // 2 :].mean())
-    if by_gate >= loss:  # the text changes, and weights bear that better
+    gated = joined(each, MixtureWeights([1.0] * len(each), gate=read.gate(tried.size)))
+    loss = -float(column(gated)[size // 2 :].mean())
+    if loss >= fitted.loss:  # the text changes, and weights bear that better
         return fitted
-    losses = (*losses, by_gate)
-    gate = read.gate(read.places.size) if then_all else gate
-    return replace(fitted, by_order=(), gate=gate, losses=losses)
+    return replace(fitted, by_order=(), gate=read.gate(read.places.size), loss=loss)
 
 
 def fit_columns(
-    log_probs: np.ndarray,
-    matched: np.ndarray | None = None,
-    orders: int = 0,
-    then_all: bool = False,
-) -> HalvesFit:
-    """Fit weights on the first half of a text and score the second half.
+    log_probs: np.ndarray, matched: np.ndarray | None = None, orders: int = 0
+) -> FittedByHalves:
+    """Fit weights on a text; score its second half with weights of the first.
 
     Weights by order are taken if, fitted on the first quarter, they are better on the second.
 
@@ -433,9 +416,9 @@ def fit_columns(
         matched: (N,) of int64, the order that an n-gram model matches before each token, if it is
             among the parts.
         orders: how many there are.
-        then_all: see `fit_on_half`.
     """
-    half, quarter = log_probs.shape[0] // 2, log_probs.shape[0] // 4
+    size = log_probs.shape[0]
+    half, quarter = size // 2, size // 4
 
     def table_of(end: int, by_order: bool) -> tuple[list[float], list[list[float]]]:
         weights, _ = fit_weights(log_probs[:end])
@@ -451,18 +434,10 @@ def fit_columns(
     if matched is not None and quarter >= LEAST_QUARTER:
         plain, tabled = (mixed(*table_of(quarter, each))[quarter:half] for each in (False, True))
         by_order = bool(tabled.mean() > plain.mean())
-
-    def rounded_tables(end: int) -> tuple[list[float], list[list[float]]]:
-        weights, table = table_of(end, by_order)
-        return rounded(weights, end), [rounded(row, end) for row in table]
-
-    weights, table = rounded_tables(half)
-    columns = np.concatenate([log_probs, mixed(weights, table)[:, None]], 1)[half:]
-    if then_all:
-        weights, table = rounded_tables(log_probs.shape[0])
-    return HalvesFit(
-        weights=tuple(weights),
-        by_order=tuple(map(tuple, table)),
-        tokens=columns.shape[0],
-        losses=tuple((-columns.mean(0)).tolist()),
+    loss = -float(mixed(*table_of(half, by_order))[half:].mean())
+    weights, table = table_of(size, by_order)
+    return FittedByHalves(
+        weights=tuple(rounded(weights, size)),
+        by_order=tuple(tuple(rounded(row, size)) for row in table),
+        loss=loss,
     )

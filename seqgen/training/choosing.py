@@ -37,7 +37,7 @@ from seqgen.text.batches import Batches
 from seqgen.training.datasets.prepared import Prepared, VocabSizes
 from seqgen.training.deadline import Deadline
 from seqgen.training.events import Notice, Report
-from seqgen.training.plan import Plan, why_not_mixable
+from seqgen.training.plan import Plan
 from seqgen.training.regularising import Regularisation
 from seqgen.training.run import Budget
 from seqgen.training.speed import (
@@ -56,11 +56,6 @@ from seqgen.wording import format_settings, plural
 LEAST_GAIN, LEAST_STEPS, LEAST_WINDOWS, MOST_RATE_GAIN = 1.2, 800, 16, 2.0
 # Under these schedules the loss falls late, when the rate drops: earlier validations say little.
 LATE = ("step", "wsd")
-# A network that trains on fewer tokens than this, beyond one pass over the text, is hardly better
-# than n-grams, which are counted in seconds.
-LEAST_TOKENS = 1.5e6
-# On a text of fewer bytes, n-grams are hardly worse than a network, and both together better.
-SMALL_TEXT = 100_000
 # A text that has been read so many times has little more to teach: no run got better beyond that.
 MOST_PASSES = 100
 # With fewer, some of the pairs or examples are never seen.
@@ -295,13 +290,10 @@ def choose_size(
     settings = f" with {format_settings(chosen)};" if chosen else ":"
     enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{plan.architecture}{settings} {enough}", detail=True))
-    mixes = plan.training.with_ngram is not None
     if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
         report(Notice(text=_repetition_notice(trial)))
     if not plan.task.beside_ngrams and trial.passes < LEAST_PASSES:
         report(Notice(text=_undertraining_notice(trial)))
-    if plan.task.beside_ngrams and not mixes and (advice := _ngram_notice(trial)):
-        report(Notice(text=advice, detail=True))
     # The first steps of a shorter run say less of its speed than the trial.
     again = rule if plan.training.minutes >= REVISED_FROM_MINUTES else None
     return replace(plan.with_settings(chosen), regularisation=again)
@@ -366,26 +358,6 @@ def _undertraining_notice(trial: SpeedTrial) -> str:
         f"the model will see less than all of its data once, which takes about {once} here: give "
         "more --minutes, or make it smaller (--hidden-size)"
     )
-
-
-def recommended_order(prepared: Prepared) -> int:
-    """Recommend the order of an n-gram model for a text."""
-    return 6 if prepared.spelled else 3
-
-
-def _ngram_notice(trial: SpeedTrial) -> str | None:
-    """Write a notice that recommends n-grams if the text or the budget is small."""
-    plan, prepared = trial.plan, trial.prepared
-    if prepared.facts.bytes < SMALL_TEXT:
-        why = f"the text has only {plural(prepared.facts.bytes, 'byte')}"
-    elif trial.tokens < LEAST_TOKENS + prepared.train.tokens.size:
-        why = "the budget is too small for much training"
-    else:
-        return None
-    if why_not_mixable(plan.architecture, plan.training, plan.data, prepared=prepared) is None:
-        return f"{why}: a mixture with an n-gram model does better (--with-ngram)"
-    order = recommended_order(prepared)
-    return f"{why}: --model ngram --order {order}, or --init-from MODEL, may do better"
 
 
 def _largest_size(
@@ -556,7 +528,7 @@ def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
         return training
     one_process = trial.device.type == "cpu" and ranks.world_size() == 1
     speeds = trial.known_speeds if threads > 1 and one_process else {1: 1.0}
-    if not speeds and _is_long(trial) and not trial.deadline.is_over:
+    if not {1, threads} <= speeds.keys() and _is_long(trial) and not trial.deadline.is_over:
         with contextlib.suppress(SeqgenError):  # training diverges
             speeds = trial.measure()
     times = speeds.get(threads, 0.0) / speeds[1] if speeds.get(1) else 0.0

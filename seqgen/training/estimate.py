@@ -37,7 +37,7 @@ def store_estimate(
     started, stored = store.now(), loaded.stored
     estimator = Estimator.of(stored.config["architecture"])
     estimated = estimator.run(loaded, prepared, training, report)
-    facts = {"created": started, "seed": estimated.seed}
+    facts = {"created": started, "seed": estimated.seed, "tokens": estimated.tokens}
     stored.write_weights(loaded.model)
     write_record(loaded, prepared, **facts, result=None)
     stored.seal()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seqgen import registry
+from seqgen.engines.memory_limit import memory
 from seqgen.settings.training import TrainingConfig
 from seqgen.training import counting
 from seqgen.training.events import Notice, Report
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from seqgen.text.framing import Framing
     from seqgen.text.tokenizers import Tokenizer
     from seqgen.training.datasets.prepared import Prepared
+
+# Counting an n-gram model takes about so many bytes for each token and order. What would take more
+# than half of the memory goes to temporary files.
+BYTES_COUNTED = 16
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,10 @@ def count_ngrams(
     """Count the n-grams of the training part and fill the model; see `Estimator.run`."""
     corpus = prepared.as_read(prepared.train)
     never = impossible_ids(prepared.tokenizer, loaded.framing)
-    fit_result = counting.fit(loaded.model, corpus, never, training.most_bytes)
+    most, half = training.most_bytes, memory() // 2
+    if most is None and BYTES_COUNTED * loaded.model.config.order * corpus.tokens.size > half:
+        most = half
+    fit_result = counting.fit(loaded.model, corpus, never, most)
     if fit_result.fallbacks:
         report(_fallback_notice(fit_result))
     return EstimationResult(

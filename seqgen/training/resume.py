@@ -53,6 +53,7 @@ def resume(
     shard: bool = False,
     timeout: float | None = None,
     began: float | None = None,
+    scores_all: bool = False,
     report: Report = lambda event: None,
     **added: Any,
 ) -> TrainingResult:
@@ -70,6 +71,7 @@ def resume(
         timeout: seconds that a process waits for another one before it gives up.
         began: when the command began, in seconds of `time.monotonic`, from which a budget in
             minutes counts; now if None.
+        scores_all: see `RunOptions`.
         report: takes events while training goes on.
         added: options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`.
 
@@ -79,9 +81,9 @@ def resume(
             damaged, or another run is training it.
     """
     given = {k: v for k, v in (settings or {}).items() if v is not None}
-    during = {"stop_after": stop_after, "began": began, "added": AddedOptions.of(**added)}
+    during = {"stop_after": stop_after, "began": began, "scores_all": scores_all, "shard": shard}
     with process_group(timeout):
-        options = RunOptions.of(device, report, shard=shard, **during)
+        options = RunOptions.of(device, report, added=AddedOptions.of(**added), **during)
         options.check()
         stored = _find_stored(name)
         _check_resumable(stored, given)
@@ -137,9 +139,11 @@ def _resume_locked(
     report = options.report
     checkpoint = stored.read_checkpoint(lambda text: report(Notice(text=text)))
     done, result = checkpoint[1]["run"], store.result_of(stored)
-    finished = done["stopped"] in FINISHED and result and not given.keys() - {"with_ngram"}
+    before = stored.settings("training", TrainingConfig)
+    ended = done["stopped"] in FINISHED and result
+    finished = ended and not given.keys() - {"with_ngram"}
     # A run with an n-gram part is validated last, once that is there.
-    mixes = stored.settings("training", TrainingConfig).with_ngram is not None
+    mixes = before.with_ngram is not None
     if finished and not given and not (mixes and result.get("protocol") is None):
         report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
         return _result_of_finished(stored, result)
@@ -157,10 +161,13 @@ def _resume_locked(
     began["inherited"] = facts_of_chat(record)
     session = Session(loaded, prepared, training, options, unfilled, **began)
     if given.keys() - {"with_ngram"}:
-        _check_longer(session, done)
+        spent = ended and done["stopped"] == "minutes" == training.budget
+        _check_longer(session, done, spent and training.minutes <= before.minutes)
     if finished:  # the record says that it is not validated until the n-gram part is stored
         result = {**result, "mixture": None, "protocol": None}
         session.write_record(_result_of_finished(stored, result))
+    elif given:  # what ended before is no result of the new budget
+        session.write_record(None)
     if given:
         keep_settings(stored, session.training)
     ranks.run_on_leader(lambda: count_ngrams(session))
@@ -258,13 +265,14 @@ def _resumed_settings(
     return training
 
 
-def _check_longer(session: Session, done: dict[str, Any]) -> None:
+def _check_longer(session: Session, done: dict[str, Any], is_spent: bool) -> None:
     """Refuse a budget that is already spent; name the end of the new schedule.
 
     Args:
         session: with the new settings.
         done: how far the run has come, as its checkpoint has it; patience starts anew if it
             had ended.
+        is_spent: whether the run has ended after as many minutes, or more.
 
     Raises:
         UsageError: the budget is spent already.
@@ -272,7 +280,7 @@ def _check_longer(session: Session, done: dict[str, Any]) -> None:
     stored, training = session.stored, session.training
     budget = plural(getattr(training, training.budget), training.budget.removesuffix("s"))
     require(
-        session.budget.share(Run.of(done)) < 1,
+        not is_spent and session.budget.share(Run.of(done)) < 1,
         f"{stored.name} has spent {budget} already; give a longer budget",
     )
     if done["stopped"] in FINISHED:

@@ -14,8 +14,9 @@ from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.inference import InferenceModel
 from seqgen.scoring.evaluate import held_out_text
 from seqgen.scoring.loop import parallel_rows
-from seqgen.scoring.mixture_fitting import HalvesFit, fit_on_half, fitting_part
+from seqgen.scoring.mixture_fitting import FittedByHalves, fit_by_halves, fitting_part
 from seqgen.scoring.perplexity import for_model, totals_of
+from seqgen.settings.data import Documents
 from seqgen.store.loaded import LoadedModel
 
 # Characters on which a model's scoring speed is measured: few, and more where these take less than
@@ -24,6 +25,8 @@ TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 500), 0.04, 2000
 # Tokens on which weights are fitted first, to see how long that takes, the most rows that they are
 # read in, and the fewest tokens of a row.
 FITTED_FIRST, MOST_ROWS, LEAST_ROW = 2500, 32, 256
+# A part of a stream begins after a line only if one ends within this share of the part.
+NEAR = 0.125
 
 Result = TypeVar("Result")
 
@@ -50,7 +53,7 @@ def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Resul
 
 def fit_on_first_half(
     loaded: LoadedModel, models: Sequence[InferenceModel], seconds: float
-) -> tuple[HalvesFit | None, int]:
+) -> tuple[FittedByHalves | None, int]:
     """Fit a mixture on the first half of the held-out text, or on as much of it as a time allows.
 
     A stream is then read in short rows from all over that half: a single passage may be a list or
@@ -58,7 +61,7 @@ def fit_on_first_half(
 
     Args:
         loaded: whose held-out text it is, and whose tokens.
-        models: the parts of the mixture; see `fit_on_half`.
+        models: the parts of the mixture; see `fit_by_halves`.
         seconds: see `fit_within`.
 
     Returns:
@@ -69,12 +72,11 @@ def fit_on_first_half(
         SeqgenError: there is no held-out text.
     """
     text = held_out_text(loaded, whole=True)
-    half = begin_of_part(text, 0.5)
-
+    half = begin_of_part(text, 0.5, loaded.data.documents)
     first = loaded.encode([text[:half]])
     size = first.tokens.size
 
-    def fit_on(tokens: int) -> HalvesFit | None:
+    def fit_on(tokens: int) -> FittedByHalves | None:
         """Fit on so many tokens of the first half."""
         if size < 2:
             return None
@@ -82,7 +84,7 @@ def fit_on_first_half(
         some = fitting_part(first) if tokens == size else parallel_rows(first, rows, tokens // rows)
         if some.tokens.size < 2 and tokens < size:  # an empty document before a long one
             return fit_on(min(size, 2 * tokens))
-        return fit_on_half(models, some, loaded.data.direction, then_all=True)
+        return fit_by_halves(models, some, loaded.data.direction)
 
     return fit_within(fit_on, size, seconds), half
 
@@ -93,13 +95,15 @@ def score_alone(parts: Sequence[LoadedModel], begin: int) -> list[ScoreTotals]:
     return [totals_of(one, [text], for_model(one))[0] for one in parts]
 
 
-def begin_of_part(text: str, share: float) -> int:
-    """Return where the last `share` of a text begins: after a line, if it has lines."""
-    place = len(text) - int(share * len(text))
+def begin_of_part(text: str, share: float, documents: Documents) -> int:
+    """Return where the last `share` of a text begins: after a line, of a stream if one is near."""
+    size = int(share * len(text))
+    place = len(text) - size
     if place <= 0:
         return 0
-    begin = text.find("\n", place - 1, len(text) - 1) + 1
-    return begin or text.rfind("\n", 0, place) + 1 or place
+    begin = text.find("\n", place - 1, len(text) - 1) + 1 or text.rfind("\n", 0, place) + 1
+    far = documents == "stream" and abs(begin - place) > NEAR * size
+    return place if far or not begin else begin
 
 
 def affordable_share(loaded: LoadedModel, text: str, seconds: float) -> float:

@@ -28,6 +28,7 @@ from seqgen.models.deferred_init import DeferredModel
 from seqgen.models.mixture.members import Members, members_of
 from seqgen.models.network import Network
 from seqgen.registry import load_object
+from seqgen.scoring.evaluate import held_out_text
 from seqgen.settings import require
 from seqgen.settings.options import Options, added_options
 from seqgen.settings.training import FINISHED, TrainingConfig
@@ -122,6 +123,8 @@ class RunOptions:
         stop_after: stop after so many steps in all, if given.
         began: when the command began, in seconds of `time.monotonic`; of a resumed run, earlier by
             all that it has taken before.
+        scores_all: score all that is held out after a timed run too, however long it takes, so that
+            its figures compare with those of other runs.
         added: the options that plugins add.
     """
 
@@ -130,6 +133,7 @@ class RunOptions:
     shard: bool = False
     stop_after: int | None = None
     began: float = field(default_factory=time.monotonic)
+    scores_all: bool = False
     added: Options = field(default_factory=AddedOptions)
 
     @classmethod
@@ -392,7 +396,7 @@ class Session:
             self.stored.publish()
 
         def validate() -> float | None:
-            if self.training.minutes is not None:
+            if self.training.minutes is not None and not self.options.scores_all:
                 run, seconds = trainer.run, self.budget.validation_seconds
                 run.validation_length = validation.fit(seconds, run.validation_length)
             return interruption.break_off(validation.quick)
@@ -495,12 +499,18 @@ class Session:
 
     def scoring_threads(self) -> AbstractContextManager[None]:
         """Use as many threads as score faster at the end of a timed run; see `faster_threads`."""
-        text = self.prepared.val_text()
-        in_pairs = self.stored.task.takes_targets
-        if text is None or in_pairs or not self.is_language_model or self.unfilled is not None:
+        if self.unfilled is not None or (text := self._held_out_text(self.loaded)) is None:
             return contextlib.nullcontext()
         self.loaded.model.eval()
-        return faster_threads(self.loaded, next(text, ""), self.deadline.left)
+        return faster_threads(self.loaded, text, self.deadline.left)
+
+    def _held_out_text(self, loaded: LoadedModel) -> str | None:
+        """Read the held-out text of a language model; None where there is none, or no text."""
+        val, in_pairs = self.prepared.val, loaded.conditioning.in_pairs
+        of_text = val is not None and val.counted is None and self.is_language_model
+        if in_pairs or not of_text or not self.prepared.knows_val_text:
+            return None
+        return held_out_text(loaded, whole=True)
 
     def validated(self, result: TrainingResult, again: bool = False) -> TrainingResult:
         """Add the final validation of what is stored, with its best weights, to a result.
@@ -526,15 +536,14 @@ class Session:
 
         That is of what no weights were fitted on.
         """
-        text = self.prepared.val_text()
-        if text is None or not self.is_language_model or self.stored.task.takes_targets:
+        if self.options.scores_all or (text := self._held_out_text(kept)) is None:
             return
         stored = self.stored
         fitted = (stored.ngram is not None) + bool(stored.members)
         first, time_share = stored.scored_from if fitted else 0, FINAL_SHARES[fitted]
-        text = "".join(text)[first:]
+        text = text[first:]
         share = affordable_share(kept, text, time_share * self.deadline.left)
-        begin = first + begin_of_part(text, share)
+        begin = first + begin_of_part(text, share, kept.data.documents)
         if begin != stored.scored_from:
             keep_settings(stored, scored_from=begin or None)
 

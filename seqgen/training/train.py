@@ -233,6 +233,7 @@ def train(
     shard: bool = False,
     timeout: float | None = None,
     began: float | None = None,
+    scores_all: bool = False,
     report: Report = lambda event: None,
     **asked: Any,
 ) -> TrainingResult:
@@ -253,6 +254,7 @@ def train(
         timeout: seconds that a process waits for another one before it gives up.
         began: when the command began, in seconds of `time.monotonic`, from which a budget in
             minutes counts; now if None.
+        scores_all: see `RunOptions`.
         report: takes events while training goes on.
         asked: other fields of `RunRequest`: `architecture`, `settings`, `preset` and so on;
             options that plugins add to `seqgen train`, such as `diagnose` and `tensorboard`; and
@@ -269,7 +271,7 @@ def train(
     stem = (stem or Path(data[0]).stem)[:MOST_OF_STEM]
     destination = Destination(name, stem, overwrite, folder)
     with process_group(timeout):
-        limits = {"stop_after": stop_after, "began": began}
+        limits = {"stop_after": stop_after, "began": began, "scores_all": scores_all}
         options = RunOptions.of(device, report, added=added, shard=shard, **limits)
         if ranks.run_on_leader(lambda: has_checkpoint_of_restart(name)):
             return resume(

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
+from seqgen import ranks
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
@@ -18,7 +19,6 @@ from seqgen.store import StoredModel
 from seqgen.store.loaded import LoadedModel
 from seqgen.store.loading import load_stored, require_alike
 from seqgen.text.framing import Framing
-from seqgen.training.choosing import recommended_order
 from seqgen.training.counting import fit
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.deadline import Deadline
@@ -39,9 +39,10 @@ from seqgen.training.session import (
 PART = "ngram"
 # The value of `with_ngram` for which the order is chosen by held-out loss.
 OPEN = 0
-# Orders that are tried, from the recommended one up or else down, until one is no better than the
-# one before: of characters or bytes, and of longer tokens.
+# Orders that are tried, of characters or bytes and of longer tokens; from the first one up or else
+# down, until one is no better than the one before.
 SPELLED_ORDERS, ORDERS = (4, 5, 6, 8, 10, 15, 20), range(2, 7)
+FIRST_SPELLED_ORDER, FIRST_ORDER = 6, 3
 # A model of an order above 10 takes about 6 bytes for each token and each of the order, so that it
 # is tried only if the order times the tokens is less.
 LARGEST_MODEL = 30_000_000
@@ -126,6 +127,11 @@ def order_of(
     require(why_not is None, f"--with-ngram {why_not}")
     if training.with_ngram != OPEN:
         return training.with_ngram
+    return ranks.run_on_leader(lambda: _best_order(training, prepared, report))
+
+
+def _best_order(training: TrainingConfig, prepared: Prepared, report: Report) -> int:
+    """Find the order with the lowest loss on the first half of the held-out part."""
     begin = parallel_rows(prepared.val, 1, max(1, int(prepared.val.tokens.size * TRIED_PART)))
     part = parallel_rows(begin, TRIED_ROWS, TRIED_LENGTH)
     minutes = training.minutes or math.inf
@@ -136,11 +142,12 @@ def order_of(
 
     def improves(order: int) -> bool:
         """Measure the loss of an order; tell whether it is the lowest so far."""
-        model = _count_sample(prepared, order, tokens)
+        model = _count_sample(prepared, order, training.most_bytes, tokens)
         losses[order] = -token_log_probs(model, part, direction=direction).mean()
         return losses[order] == min(losses.values())
 
-    first, orders = recommended_order(prepared), SPELLED_ORDERS if prepared.spelled else ORDERS
+    spelled = FIRST_SPELLED_ORDER, SPELLED_ORDERS
+    first, orders = spelled if prepared.spelled else (FIRST_ORDER, ORDERS)
     longest = max(10, LARGEST_MODEL // prepared.train.tokens.size)
     improves(first)
     higher = [order for order in orders if first < order <= longest]
@@ -210,6 +217,7 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     """
     stored = session.stored
     network = load_best(replace(session.loaded, stored=stored.networks))
+    count_ngrams(session)  # again if what was counted has been damaged since
     ngram = load_stored(_find_counted(session), network.model.device, "auto")
     require_alike(network, ngram)
     models = network.model, ngram.model
@@ -290,8 +298,7 @@ def _count(session: Session) -> None:
     tokens = prepared.tokenizer, prepared.config
     loaded = LoadedModel(stored.new_part(PART), model, *tokens, own_framing=session.loaded.framing)
     write_new(loaded, prepared, "ngram")
-    most = COUNTED_PER_MINUTE * (session.training.minutes or math.inf)
-    if (counted := _beginning(prepared, most)) is not prepared:
+    if (counted := _counted_part(session)) is not prepared:
         part = f"first {counted.train.tokens.size:,} of {prepared.train.tokens.size:,} tokens"
         session.report(Notice(text=f"n-grams are counted on the {part}, to keep to the budget"))
 
@@ -299,6 +306,11 @@ def _count(session: Session) -> None:
         session.report(replace(event, detail=True) if isinstance(event, Notice) else event)
 
     store_estimate(loaded, counted, session.training, report)
+
+
+def _counted_part(session: Session) -> Prepared:
+    """Cut the training part to what the budget can count."""
+    return _beginning(session.prepared, COUNTED_PER_MINUTE * (session.training.minutes or math.inf))
 
 
 def _leave_out(session: Session) -> None:
@@ -316,19 +328,21 @@ def _find_counted(session: Session) -> StoredModel | None:
     with contextlib.suppress(SeqgenError, OSError, LookupError, TypeError):
         same_text = part.record["data"]["sha256"] == session.prepared.facts.sha256
         same_reading = part.settings("data", DataConfig) == session.prepared.config
-        order = part.config["model"]["order"]
-        if same_text and same_reading and order == session.training.with_ngram:
+        same_order = part.config["model"]["order"] == session.training.with_ngram
+        size = _counted_part(session).train.tokens.size
+        same_part = part.record.get("tokens", size) == size
+        if same_text and same_reading and same_order and same_part:
             part.check()
             return part
     return None
 
 
-def _count_sample(prepared: Prepared, order: int, tokens: float = MOST_COUNTED) -> NGram:
+def _count_sample(prepared: Prepared, order: int, most_bytes: int | None, tokens: float) -> NGram:
     """Count an n-gram model of the training part, or of the first tokens of a large one."""
     model = NGram(NGramConfig(vocab_size=prepared.tokenizer.vocab_size, order=order))
     framing = Framing.of(prepared.tokenizer, prepared.config.documents)
     text = prepared.as_read(_beginning(prepared, tokens).train)
-    fit(model, text, impossible_ids(prepared.tokenizer, framing))
+    fit(model, text, impossible_ids(prepared.tokenizer, framing), most_bytes)
     return model.eval()
 
 

@@ -237,7 +237,7 @@ def test_an_interrupt_while_weights_are_fitted_says_how_to_resume(text, tmp_path
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(scored_part, "fit_on_half", interrupted)
+        patch.setattr(scored_part, "fit_by_halves", interrupted)
         with pytest.raises(Interrupted, match="resume with: seqgen train --resume t"):
             train([text], architecture="lstm", name="t", settings=settings)
     assert (found := resume("t")).members == whole.members

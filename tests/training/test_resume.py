@@ -266,7 +266,12 @@ def test_a_resumed_run_was_created_when_it_began(text, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("first", "spent"), [({"steps": 7}, {"steps": 7}), ({"epochs": 2}, {"epochs": 1.5})]
+    ("first", "spent"),
+    [
+        ({"steps": 7}, {"steps": 7}),
+        ({"epochs": 2}, {"epochs": 1.5}),
+        ({"minutes": 0.01}, {"minutes": 0.005}),
+    ],
 )
 def test_a_budget_that_is_spent_is_no_longer_one(first, spent, text):
     """It is refused before anything is written down."""

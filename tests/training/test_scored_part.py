@@ -1,8 +1,11 @@
 """The part of a held-out text that a time is enough to score."""
 
 import pytest
+from helpers_cli import records
 
-from seqgen.training import scored_part
+from seqgen import store
+from seqgen.training import scored_part, session
+from seqgen.training.train import train
 
 
 class Clock:
@@ -43,3 +46,58 @@ def test_a_text_that_is_shorter_than_what_is_tried(monkeypatch):
     monkeypatch.setattr(scored_part, "for_model", lambda loaded: None)
     for text in ("", "x" * 7, "x" * 300):
         assert scored_part.affordable_share(None, text, 100) == 1
+
+
+LINES = "one line\n" * 40  # 360 characters
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "of_stream", "of_lines"),
+    [
+        (LINES, 0.5, 180, 180),
+        (LINES, 0.49, 189, 189),  # after the next line
+        (LINES, 1, 0, 0),
+        ("x" * 400, 0.25, 300, 300),  # one line: what is left is no line either way
+        ("x" * 99 + "\n" + "y" * 300, 0.5, 200, 100),  # no line ends near the middle
+        ("x" * 190 + "\n" + "y" * 209, 0.5, 191, 191),
+        ("x" * 299 + "\n" + "y" * 100, 0.5, 200, 300),
+    ],
+)
+def test_a_part_begins_after_a_line_and_of_a_stream_only_after_a_near_one(
+    text, share, of_stream, of_lines
+):
+    assert scored_part.begin_of_part(text, share, "stream") == of_stream
+    assert scored_part.begin_of_part(text, share, "line") == of_lines
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    path = tmp_path / "t.txt"
+    path.write_text("the cat sat on the mat\nthe dog sat on the cat\n" * 60)
+    return path
+
+
+SMALL = {"hidden_size": 8, "num_layers": 1, "seq_len": 16, "batch_size": 4, "seed": 1}
+TIMED = {**SMALL, "precision": "float32", "minutes": 0.01}
+
+
+def test_of_a_token_file_no_more_is_scored_than_of_its_text(text, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(session, "affordable_share", lambda *arguments: 0.25)
+    tokens = tmp_path / "t.tok"
+    tokenizer = ("--tokenizer", "byte", "--out", tokens)
+    records(capsys, "tokenize", text, *tokenizer, "-q")
+    settings = {**TIMED, "tokenizer": "byte"}
+    train([text], name="text", architecture="lstm", settings=settings)
+    found = train([tokens], name="tokens", architecture="lstm", settings=TIMED)
+    begin = store.find("tokens").scored_from
+    assert begin == store.find("text").scored_from > 0
+    assert f"from character {begin + 1:,} on" in found.protocol
+    (score,) = records(capsys, "perplexity", "-m", "tokens", "-q")
+    assert score["nats_per_token"] == pytest.approx(found.val_loss, abs=1e-5)
+
+
+def test_what_is_to_be_compared_scores_all_that_is_held_out(text, monkeypatch):
+    monkeypatch.setattr(session, "affordable_share", lambda *arguments: 0.25)
+    found = train([text], name="t", architecture="lstm", settings=TIMED, scores_all=True)
+    assert store.find("t").scored_from == 0 and "from character" not in found.protocol

@@ -320,8 +320,8 @@ def _put_mixture(name: str, mixture: Mapping[str, Any]) -> None:
 
 def _put_parts(rows: Mapping[str, tuple[float, str]], tokens: int) -> None:
     """Print the loss of each part of a mixture with a remark, on a number of scored tokens."""
-    say("  weights fitted on the first half of the held-out part;")
-    # Of a large held-out part, not all are used.
+    # Of a large held-out part, or in a short time, neither half is used as a whole.
+    say("  weights fitted on the first half of the held-out part, or on some of it;")
     say(f"  nats/token on {plural(tokens, 'token')} of the other half:")
     width = max(map(len, rows))
     for name, (loss, about) in rows.items():

@@ -166,7 +166,13 @@ class Sweep:
         """
         try:
             if _can_go_on(cell.name):
-                result = resume(cell.name, data=self.data, device=self.device, report=report)
+                result = resume(
+                    cell.name,
+                    data=self.data,
+                    device=self.device,
+                    scores_all=True,
+                    report=report,
+                )
             else:
                 result = train(
                     self.data,
@@ -175,6 +181,7 @@ class Sweep:
                     settings={**self.settings, "seed": cell.seed},
                     parameters=cell.target_parameters,
                     overwrite=True,
+                    scores_all=True,
                     device=self.device,
                     report=report,
                 )

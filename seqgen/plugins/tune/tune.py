@@ -366,6 +366,7 @@ class Tuning(RunRequest):
                 settings={k: v for k, v in self.settings.items() if k in settings},
                 device=self.device,
                 folder=trial.folder,
+                scores_all=True,
                 report=watch,
             )
         except (KeyboardInterrupt, Interrupted):
