@@ -37,10 +37,8 @@ from seqgen.training.choosing import (
     choose_size,
     choose_window,
     may_suit_transformer,
-    prepare_width_search,
     suits_transformer,
     trial_deadline,
-    with_parameters,
 )
 from seqgen.training.datasets.dataset import DataFiles
 from seqgen.training.datasets.prepared import Prepared
@@ -69,6 +67,7 @@ from seqgen.training.session import (
     telling_how_to_resume,
     write_new,
 )
+from seqgen.training.width_search import prepare_width_search, with_parameters
 from seqgen.training.with_ngram import add_ngrams, count_ngrams, finish, order_of
 from seqgen.wording import plural
 

@@ -12,11 +12,10 @@ from places import STORED
 
 from seqgen import registry, store
 from seqgen.settings import UsageError
-from seqgen.training import choosing
-from seqgen.training import choosing as solving
-from seqgen.training.choosing import TOLERANCE, prepare_width_search
+from seqgen.training import choosing, width_search
 from seqgen.training.datasets.prepared import VocabSizes
 from seqgen.training.plan import plan_of, preset_of
+from seqgen.training.width_search import TOLERANCE, prepare_width_search
 
 TEXT = STORED / "tiny.txt"
 # Vectors of words have no hidden layer, and so no width of one.
@@ -34,7 +33,7 @@ def planned(architecture, settings=(), preset=None, config=()):
 
 
 def with_parameters(plan, *arguments):
-    return solving.with_parameters(prepare_width_search(plan, ()), *arguments)
+    return width_search.with_parameters(prepare_width_search(plan, ()), *arguments)
 
 
 def built_count(plan, sizes, seq_len):

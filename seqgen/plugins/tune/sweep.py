@@ -16,13 +16,13 @@ from seqgen.engines.precision import choose_device
 from seqgen.errors import Interrupted
 from seqgen.settings import require
 from seqgen.settings.training import FINISHED
-from seqgen.training.choosing import WIDTH, prepare_width_search
 from seqgen.training.events import Report
 from seqgen.training.plan import Plan, plan_of
 from seqgen.training.resume import resume
 from seqgen.training.run import Diverged
 from seqgen.training.session import TrainingResult
 from seqgen.training.train import RunRequest, prepare_plan, solve_width, train
+from seqgen.training.width_search import WIDTH, prepare_width_search
 
 GO_ON = "give the same command again to go on"
 # Characters of the text's name that the names of its models begin with.
