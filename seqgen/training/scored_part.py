@@ -25,8 +25,8 @@ TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 500), 0.04, 2000
 # Tokens on which weights are fitted first, to see how long that takes, the most rows that they are
 # read in, and the fewest tokens of a row.
 FITTED_FIRST, MOST_ROWS, LEAST_ROW = 2500, 32, 256
-# A part of a stream begins after a line only if one ends within this share of the part.
-NEAR = 0.125
+# A part of a stream begins after a line if one ends within this share of it or so many characters.
+NEAR, NEAR_CHARACTERS = 0.125, 1000
 
 Result = TypeVar("Result")
 
@@ -102,7 +102,7 @@ def begin_of_part(text: str, share: float, documents: Documents) -> int:
     if place <= 0:
         return 0
     begin = text.find("\n", place - 1, len(text) - 1) + 1 or text.rfind("\n", 0, place) + 1
-    far = documents == "stream" and abs(begin - place) > NEAR * size
+    far = documents == "stream" and abs(begin - place) > max(NEAR * size, NEAR_CHARACTERS)
     return place if far or not begin else begin
 
 

@@ -48,19 +48,20 @@ def test_a_text_that_is_shorter_than_what_is_tried(monkeypatch):
         assert scored_part.affordable_share(None, text, 100) == 1
 
 
-LINES = "one line\n" * 40  # 360 characters
+LINES = "one line\n" * 4000  # 36,000 characters
 
 
 @pytest.mark.parametrize(
     ("text", "share", "of_stream", "of_lines"),
     [
-        (LINES, 0.5, 180, 180),
-        (LINES, 0.49, 189, 189),  # after the next line
+        (LINES, 0.5, 18_000, 18_000),
+        (LINES, 0.4999, 18_009, 18_009),  # after the next line
         (LINES, 1, 0, 0),
-        ("x" * 400, 0.25, 300, 300),  # one line: what is left is no line either way
-        ("x" * 99 + "\n" + "y" * 300, 0.5, 200, 100),  # no line ends near the middle
-        ("x" * 190 + "\n" + "y" * 209, 0.5, 191, 191),
-        ("x" * 299 + "\n" + "y" * 100, 0.5, 200, 300),
+        ("x" * 40_000, 0.25, 30_000, 30_000),  # one line: what is left is no line either way
+        ("x" * 9_999 + "\n" + "y" * 30_000, 0.5, 20_000, 10_000),  # no line ends near the middle
+        ("x" * 18_999 + "\n" + "y" * 21_000, 0.5, 19_000, 19_000),
+        ("x" * 29_999 + "\n" + "y" * 10_000, 0.5, 20_000, 30_000),
+        ("x" * 1_199 + "\n" + "y" * 200, 0.5, 1_200, 1_200),  # small texts are cut at a line
     ],
 )
 def test_a_part_begins_after_a_line_and_of_a_stream_only_after_a_near_one(

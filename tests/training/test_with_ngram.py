@@ -24,7 +24,7 @@ from seqgen.settings.training import TrainingConfig
 from seqgen.store import StoredModel
 from seqgen.store.loading import load
 from seqgen.text.corpus import encode_corpus
-from seqgen.training import choosing, counting, estimators, events, scored_part, with_ngram
+from seqgen.training import counting, estimators, events, scored_part, with_ngram
 from seqgen.training.events import Notice
 from seqgen.training.resume import resume
 from seqgen.training.session import keep_settings
@@ -495,31 +495,17 @@ def test_a_long_file_name_leaves_room_for_the_names_made_of_it(text):
         assert result.name == "t" * 100 + "-lstm" + number
 
 
-@pytest.mark.fast_for("auto-0", "None-1000*")
-@pytest.mark.parametrize("tokens", [0, 1e12])  # whether the budget is enough for a network
-@pytest.mark.parametrize("architecture", ["auto", None])
-def test_a_mixture_that_cannot_be_made_is_not_advised(text, monkeypatch, tokens, architecture):
-    """Nor is it made by `--model auto`, which says why."""
-    monkeypatch.setattr(choosing.SpeedTrial, "known_speeds", {1: tokens / (60 * 0.001)})
+def test_auto_says_why_a_network_is_trained_alone(text):
     said: list[str] = []
-    advice = "a mixture with an n-gram model"
-    settings = {**SHAPE, "minutes": 0.001, "precision": "float32"}
-    for val in ("none", "0.1"):
-        train(
-            [text],
-            architecture=architecture,
-            name=f"t{val[0]}",
-            settings={**settings, "val": val, "patience": None},
-            report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
-        )
-        if val == "none":
-            assert not any(advice in line for line in said)
-            assert any("leave out --val none" in line for line in said) == (architecture == "auto")
-            assert names() == ["tn"]
-            assert any("--model ngram" in line and "--init-from" in line for line in said)
-    mixed = store.find("t0").ngram is not None
-    assert mixed == (architecture == "auto")
-    assert any(advice in line for line in said) != mixed
+    train(
+        [text],
+        architecture="auto",
+        name="t",
+        settings={**SHAPE, "steps": 2, "precision": "float32", "val": "none"},
+        report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
+    )
+    assert any("leave out --val none" in line for line in said)
+    assert names() == ["t"] and store.find("t").ngram is None
 
 
 @pytest.mark.parametrize(
