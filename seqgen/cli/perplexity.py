@@ -30,7 +30,7 @@ from seqgen.cli.shell.pairs import (
     as_text,
     check_one_kind,
     held_out_input,
-    two_sides,
+    pairs_of_files,
 )
 from seqgen.cli.shell.source_attention import IN_PLACE_OF_ATTENTION, AttentionView, Picture
 from seqgen.cli.shell.tables import declared_columns, figure, put_columns, weight
@@ -189,7 +189,7 @@ def perplexity(
     sources = inputs.open(text.or_piped if views.fit is None else text.files)
     looks = AttentionView(look, picture.plot, maps=out.draws, inputs=sources)
     if text.source is not None or text.vectors.source_vectors is not None:
-        sources = [_two_sides(loaded, text, sources, inputs)]
+        sources = [_pairs_of_files(loaded, text, sources, inputs)]
     if views.fit is not None:
         on = held_out_input(loaded, quiet=True) if views.fit == HELD_OUT else None
         loaded = [fit_on(on or inputs.open_one(views.fit), loaded[0], scoring, out)]
@@ -238,7 +238,7 @@ def _load(
     return list(chain.from_iterable(each))
 
 
-def _two_sides(
+def _pairs_of_files(
     loaded: Sequence[LoadedModel], text: ScoredText, targets: Sequence[Input], inputs: Inputs
 ) -> PairsOf:
     """Pair the one FILE of targets with its file of sources.
@@ -254,7 +254,7 @@ def _two_sides(
     require(len(targets) == 1, f"{flag} goes with one FILE of targets, not {len(targets)}")
     for one in loaded if source is None else ():
         one.conditioning.require_vectors()
-    return two_sides(None if source is None else inputs.open_one(source), vectors, targets[0])
+    return pairs_of_files(None if source is None else inputs.open_one(source), vectors, targets[0])
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def held_out_pairs_by(models: Sequence[LoadedModel]) -> PairsOf:
     return PairsOf("validation", lambda newlines: first)
 
 
-def two_sides(source: Input | None, vectors: str | None, target: Input) -> PairsOf:
+def pairs_of_files(source: Input | None, vectors: str | None, target: Input) -> PairsOf:
     """Combine a file of sources, or of vectors, with a file of targets.
 
     Raises:
@@ -168,7 +168,7 @@ def given_pairs(inputs: Inputs, files: PairFiles) -> ScoredInput | None:
     if target is None:
         return None if file is None else inputs.open_one(file)
     sources = None if source is None else inputs.open_one(source)
-    return two_sides(sources, files.source_vectors, inputs.open_one(target))
+    return pairs_of_files(sources, files.source_vectors, inputs.open_one(target))
 
 
 def check_one_kind(models: Sequence[LoadedModel]) -> bool:

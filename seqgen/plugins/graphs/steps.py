@@ -69,26 +69,26 @@ class FixedStep:
         """Add the input tokens to the cache, and compute the logits after them."""
         slot, starts = self.inputs[:1], self.inputs[1 : 1 + self.rows]
         tokens = self.inputs[1 + self.rows :, None]  # (B, 1)
-        seen = self._seen(slot, starts)
+        visible = self._visible_slots(slot, starts)
         ids, keys, values = self.blocks
         ids.index_copy_(1, slot, tokens)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             keys[layer].index_copy_(2, slot, k)
             values[layer].index_copy_(2, slot, v)
-            visible = seen[self.model.config.span(layer)]
-            return self.model.attend_to_past(q, keys[layer], values[layer], visible)
+            of_layer = visible[self.model.config.span(layer)]
+            return self.model.attend_to_past(q, keys[layer], values[layer], of_layer)
 
         features = self.model.features_at(tokens, (slot - starts)[:, None], attend)
         self.logits = self.model.logits(features, tokens, None)[:, -1]
 
-    def _seen(self, slot: Tensor, starts: Tensor) -> dict[int | None, Tensor]:
+    def _visible_slots(self, slot: Tensor, starts: Tensor) -> dict[int | None, Tensor]:
         """Compute which slots each row sees, (B, 1, 1, C), for every span of the layers."""
         config, places = self.model.config, torch.arange(self.slots, device=slot.device)
         own = (places >= starts[:, None]) & (places <= slot)  # (B, C)
         spans = {config.span(layer) for layer in range(config.num_layers)}
-        seen = {span: own if span is None else own & (places > slot - span) for span in spans}
-        return {span: each[:, None, None] for span, each in seen.items()}
+        visible = {span: own if span is None else own & (places > slot - span) for span in spans}
+        return {span: each[:, None, None] for span, each in visible.items()}
 
 
 class CapturedStep(FixedStep):
