@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from seqgen import ranks
+from seqgen.engines.memory_limit import memory
 from seqgen.errors import Interrupted, SeqgenError
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
@@ -23,7 +24,7 @@ from seqgen.training.counting import fit
 from seqgen.training.datasets.prepared import Prepared
 from seqgen.training.deadline import Deadline
 from seqgen.training.estimate import store_estimate
-from seqgen.training.estimators import impossible_ids
+from seqgen.training.estimators import BYTES_COUNTED, impossible_ids
 from seqgen.training.events import Event, Notice, Report, notify_if_slow
 from seqgen.training.plan import Plan, why_not_mixable
 from seqgen.training.scored_part import fit_on_first_half, score_alone
@@ -51,9 +52,9 @@ MOST_COUNTED = 3_000_000
 # In timed runs so many tokens a minute are counted at most for each order that is tried, and orders
 # are tried for this share of the budget.
 TRIED_PER_MINUTE, ORDER_SHARE = 1_500_000, 0.02
-# The n-gram model of a timed run is counted on so many tokens a minute at most: that takes a third
-# of the budget to a half, as measured on texts of 10 to 100 MB.
-COUNTED_PER_MINUTE = 15_000_000
+# The n-gram model of a timed run is counted on so many tokens a minute at most, divided by its
+# order squared: that takes about a third of the budget, as measured on texts of 10 to 100 MB.
+COUNTED_PER_MINUTE = 600_000_000
 # Rows and tokens per row of the held-out text on which orders are tried.
 TRIED_ROWS, TRIED_LENGTH = 32, 512
 # The part of the held-out tokens from which those rows are: well within the text's first half.
@@ -300,7 +301,9 @@ def _count(session: Session) -> None:
     write_new(loaded, prepared, "ngram")
     if (counted := _counted_part(session)) is not prepared:
         part = f"first {counted.train.tokens.size:,} of {prepared.train.tokens.size:,} tokens"
-        session.report(Notice(text=f"n-grams are counted on the {part}, to keep to the budget"))
+        session.report(
+            Notice(text=f"n-grams are counted on the {part}, to keep to time and memory")
+        )
 
     def report(event: Event) -> None:
         session.report(replace(event, detail=True) if isinstance(event, Notice) else event)
@@ -309,8 +312,12 @@ def _count(session: Session) -> None:
 
 
 def _counted_part(session: Session) -> Prepared:
-    """Cut the training part to what the budget can count."""
-    return _beginning(session.prepared, COUNTED_PER_MINUTE * (session.training.minutes or math.inf))
+    """Cut the training part to what a budget in minutes can count, within half of the memory."""
+    training, order = session.training, session.training.with_ngram
+    most = COUNTED_PER_MINUTE * (training.minutes or math.inf) / order**2
+    if training.minutes is not None and training.memory is None:
+        most = min(most, memory() / 2 / (BYTES_COUNTED * order))
+    return _beginning(session.prepared, most)
 
 
 def _leave_out(session: Session) -> None:

@@ -551,13 +551,13 @@ def test_the_number_may_be_left_out():
 
 def test_in_a_short_time_n_grams_are_counted_on_the_beginning(text, monkeypatch):
     """The n-gram model is the one that counting so much of the text gives."""
-    monkeypatch.setattr(with_ngram, "COUNTED_PER_MINUTE", 500 / 0.01)
+    monkeypatch.setattr(with_ngram, "COUNTED_PER_MINUTE", 500 * 3**2 / 0.01)
     said: list[Notice] = []
     settings = {**SHAPE, "minutes": 0.01, "precision": "float32", "with_ngram": 3}
     train([text], name="t", settings=settings, report=said.append)
     (line,) = (e.text for e in said if isinstance(e, Notice) and "counted on" in e.text)
     counted = int(line.split("first ")[1].split(" of ")[0])
-    assert counted == 500 and line.endswith("tokens, to keep to the budget")
+    assert counted == 500 and line.endswith("tokens, to keep to time and memory")
     begin = text.with_name("begin.txt")
     begin.write_text(TEXT[:counted])
     train([begin], name="begin", architecture="ngram", settings={"order": 3, "val": "none"})
@@ -567,6 +567,11 @@ def test_in_a_short_time_n_grams_are_counted_on_the_beginning(text, monkeypatch)
     resume("t", settings={"minutes": 0.02}, report=said.append)  # counts more in more time
     (line,) = (e.text for e in said if isinstance(e, Notice) and "counted on" in e.text)
     assert "first 1,000 of" in line
+    monkeypatch.setattr(with_ngram, "memory", lambda: 2 * 3 * estimators.BYTES_COUNTED * 700)
+    said.clear()
+    train([text], name="u", settings={**settings, "minutes": 0.02}, report=said.append)
+    (line,) = (e.text for e in said if isinstance(e, Notice) and "counted on" in e.text)
+    assert "first 700 of" in line
 
 
 def test_counting_that_would_take_most_of_the_memory_is_limited(text, monkeypatch):
