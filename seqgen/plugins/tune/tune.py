@@ -286,10 +286,8 @@ class Tuning(RunRequest):
         """Check whether another trial is likely to end in time."""
         if minutes is None:
             return True
-        if "minutes" in self.budget:
-            trial = 60 * self.budget["minutes"]
-        else:
-            trial = max((r.seconds for r in self.study.records() if r.is_complete), default=0.0)
+        taken = (r.seconds for r in self.study.records() if r.is_complete)
+        trial = max(60 * self.budget.get("minutes", 0.0), *taken, 0.0)
         return time.monotonic() - began + trial <= 60 * minutes
 
     def _next(self, most: int) -> TrialRecord | None:
