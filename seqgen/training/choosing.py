@@ -60,7 +60,7 @@ TRANSFORMER_FROM_TOKENS = {"seq2seq-transformer": 5e6, "transformer": 2.5e6}
 # Language models were compared on texts of at least this many characters. Only settings listed here
 # may be given; any other fixes the architecture.
 LARGE_TEXT = 5e6
-SETTINGS_OF_ANY_ARCHITECTURE = {*DataConfig.fields(), *RESUMABLE, "seed", "precision"}
+SETTINGS_OF_ANY_ARCHITECTURE = {*DataConfig.fields(), *RESUMABLE, "seed", "precision", "memory"}
 # Compiling takes up to a minute, so it is tried only in runs of at least this many minutes, and
 # kept if steps are at least `LEAST_SPEEDUP` times as fast.
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 30, 1.03
