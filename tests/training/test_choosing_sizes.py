@@ -276,7 +276,7 @@ def test_stored_models_keep_the_width_of_their_feed_forward_layers():
     ("share", "asked", "wanted"),
     [
         (1.01, {}, "transformer"),
-        (1.01, {"val": 0.2}, "transformer"),
+        (1.01, {"val": 0.2, "memory": "8G"}, "transformer"),
         (0.99, {}, "lstm"),
         (1.01, {"lr": 0.01}, "lstm"),
         (1.01, {"num_layers": 2}, "lstm"),
