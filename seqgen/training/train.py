@@ -154,10 +154,14 @@ class RunRequest:
         architecture = None if self.architecture == registry.AUTO else self.architecture
         return preset_of(self.preset, architecture, self.config)
 
-    def plan(self) -> Plan:
-        """Make the plan before any data is read; for pairs with "auto", a transformer's."""
+    def plan(self, instead: str | None = None) -> Plan:
+        """Make the plan before any data is read; for pairs with "auto", a transformer's.
+
+        Args:
+            instead: an architecture that is chosen for the data.
+        """
         auto = "seq2seq-transformer" if self.chooses_translator else self.architecture
-        preset, architecture = self.beneath, registry.architecture_to_train(auto)
+        preset, architecture = self.beneath, registry.architecture_to_train(instead or auto)
         plan = plan_of(architecture, preset, self.settings, self.config, self.flags, self.task)
         counts = plan.is_estimated or self.adds_ngrams or plan.training.with_ngram is not None
         limited = plan.training.memory is not None
@@ -440,7 +444,7 @@ def prepare_run(
     deadline = trial_deadline(plan.training) if tries else None
     with notify_if_slow(report, "choosing settings by how fast this machine trains"):
         if (other := _other_architecture(plan, request, prepared)) is not None:
-            other = checked_plan(replace(request, architecture=other), check)
+            other = checked_plan(request, check, other)
             other = replace(other, data=plan.data).for_text(prepared.read_tokens)
             transformer, recurrent = (plan, other) if request.chooses_translator else (other, plan)
             suits = tries and suits_transformer(transformer, prepared, device, deadline)
@@ -487,9 +491,11 @@ def import_origin(request: RunRequest, report: Report) -> RunRequest:
     return replace(request, settings=settings)
 
 
-def checked_plan(request: RunRequest, check: Callable[[Plan], None]) -> Plan:
-    """Make and check the plan before any data is read."""
-    plan = request.plan()
+def checked_plan(
+    request: RunRequest, check: Callable[[Plan], None], instead: str | None = None
+) -> Plan:
+    """Make and check the plan before any data is read; see `RunRequest.plan`."""
+    plan = request.plan(instead)
     check_members(plan.row, plan.training, plan.task)
     check(plan)
     if request.parameters is not None:
