@@ -50,6 +50,7 @@ from seqgen.store.lifecycle import building, check_removable, clean, dependent_m
 from seqgen.store.mixtures import StoredMixture, mixture_weights, model_argument, write_mixture
 from seqgen.store.model import ReadOnlyModel, StoredModel
 from seqgen.store.results import (
+    awaits_mixture,
     awaits_validation,
     bits_record,
     is_unfinished,

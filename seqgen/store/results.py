@@ -58,6 +58,12 @@ def awaits_validation(result: dict[str, Any]) -> bool:
     return is_unfinished(result) and result.get("val_loss") is None
 
 
+def awaits_mixture(stored: StoredModel, result: dict[str, Any]) -> bool:
+    """Check whether training has ended, but not the mixing with an n-gram model."""
+    mixes = stored.config["training"].get("with_ngram") is not None
+    return mixes and result.get("protocol") is None
+
+
 def leaves_unknowns_out(result: dict[str, Any]) -> bool:
     """Check whether the bits of a result exclude unknown tokens."""
     return result.get("val_bits_per_char") is not None and result[UNKNOWNS] is None

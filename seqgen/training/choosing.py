@@ -155,11 +155,8 @@ class SpeedTrial:
             "training": {name: getattr(self.training, name) for name in settings},
             "documents": self.plan.data.documents,
         }
-        if self.training.members is not None:
-            about["members"] = self.training.members
-        if ranks.world_size() > 1:
-            about["ranks"] = ranks.world_size()
-        return about
+        several = {"members": self.training.members, "ranks": ranks.world_size()}
+        return about | {name: number for name, number in several.items() if number not in (None, 1)}
 
     def _known(self, question: str) -> dict[str, Any] | None:
         """Load an earlier result of this machine; None if there is none."""

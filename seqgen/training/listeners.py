@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgen import hooks
 from seqgen.errors import SeqgenError, first_line
-from seqgen.training.events import Event, ListenerEvent, Notice, Report
+from seqgen.training.events import Event, ListenerEvent, Notice, Progress, Report
 from seqgen.training.run import Budget, Listener, Run
 
 if TYPE_CHECKING:
@@ -63,16 +63,22 @@ class RunFacts:
 
 
 class LastEvents:
-    """Forwards events and remembers each listener's last event of each kind."""
+    """Forwards events and remembers each listener's last event of each kind.
+
+    Attributes:
+        fastest: the highest speed that was reported, in tokens per second; 0 before.
+    """
 
     def __init__(self, report: Report) -> None:
-        self._report = report
+        self._report, self.fastest = report, 0.0
         self._last: dict[type, ListenerEvent] = {}
 
     def __call__(self, event: Event) -> None:
         """Pass an event on."""
         if isinstance(event, ListenerEvent):
             self._last[type(event)] = event
+        if isinstance(event, Progress):
+            self.fastest = max(self.fastest, event.tokens_per_second)
         self._report(event)
 
     @property

@@ -142,9 +142,7 @@ def _resume_locked(
     before = stored.settings("training", TrainingConfig)
     ended = done["stopped"] in FINISHED and result
     finished = ended and not given.keys() - {"with_ngram"}
-    # A run with an n-gram part is validated last, once that is there.
-    mixes = before.with_ngram is not None
-    if finished and not given and not (mixes and result.get("protocol") is None):
+    if finished and not given and not store.awaits_mixture(stored, result):
         report(Notice(text=f"{stored.name} has finished; give a longer budget to train it further"))
         return _result_of_finished(stored, result)
     if not finished:

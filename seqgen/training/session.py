@@ -168,9 +168,9 @@ class RunOptions:
         Raises:
             UsageError: says what to leave out.
         """
-        refused = {"unfreeze": bool(training.unfreeze), "lora": training.lora is not None}
-        for name, asked in refused.items() if self.shard else ():
-            require(not asked, f"--shard does not go with {name}: leave out one of them")
+        name = "unfreeze" if training.unfreeze else "lora" if training.lora is not None else None
+        refused = self.shard and name is not None
+        require(not refused, f"--shard does not go with {name}: leave out one of them")
 
     def conclude(self, model: str) -> None:
         """Let plugins write their outputs after a run."""
@@ -277,6 +277,8 @@ class Session:
                     self._show_sample(step, report)
             with interruption.handling():
                 run = self._run_loop(trainer)
+            if step and run.step == step and run.stopped == "minutes":
+                self.report(Notice(text="there was no time left to train: give more --minutes"))
             if self.prepared.val is None and run.stopped in FINISHED:
                 with trainer.as_saved():
                     self._show_sample(run.step, report)
@@ -508,9 +510,8 @@ class Session:
         """Read the held-out text of a language model; None where there is none, or no text."""
         val, in_pairs = self.prepared.val, loaded.conditioning.in_pairs
         of_text = val is not None and val.counted is None and self.is_language_model
-        if in_pairs or not of_text or not self.prepared.knows_val_text:
-            return None
-        return held_out_text(loaded, whole=True)
+        known = of_text and not in_pairs and self.prepared.knows_val_text
+        return held_out_text(loaded, whole=True) if known else None
 
     def validated(self, result: TrainingResult, again: bool = False) -> TrainingResult:
         """Add the final validation of what is stored, with its best weights, to a result.
@@ -589,12 +590,13 @@ class Session:
     def write_record(self, result: TrainingResult | None) -> None:
         """Write the record of the run: model, data, machine and result.
 
-        Until the mixture with an n-gram part is fitted again, nothing has measured what is stored,
-        so the record has no figures.
+        Until the mixture with an n-gram part is fitted, nothing has measured what is stored, so
+        the record has no figures.
         """
         if not ranks.is_leader():
             return
-        if result is not None and result.protocol is None and self.stored.ngram is not None:
+        mixes = result and result.stopped in FINISHED and self.training.with_ngram is not None
+        if result and result.protocol is None and (mixes or self.stored.ngram is not None):
             result = replace(result, **self._figures(None))
         facts = {"created": self.created, "seed": self.training.seed, **self.inherited}
         facts["result"] = None if result is None else dataclasses.asdict(result)

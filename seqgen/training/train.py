@@ -333,16 +333,20 @@ def _train_and_store(
         ranks.run_on_leader(lambda: count_ngrams(session))
         with telling_how_to_resume(loaded.stored):
             ended = ranks.broadcast(session.run())
-            _remember_speed(ready, options.place, ended)
+            _remember_speed(ready, options)
             return ranks.run_on_leader(lambda: finish(session, ended))
 
 
-def _remember_speed(ready: ReadyRun, device: torch.device, ended: TrainingResult | None) -> None:
-    """Keep the speed of a timed run, which later runs on this machine choose their sizes by."""
-    if ended is None or ready.training.minutes is None or not ended.steps:
+def _remember_speed(ready: ReadyRun, options: RunOptions) -> None:
+    """Keep the speed of a timed run, which later runs on this machine choose their sizes by.
+
+    That is the highest of any second: the mean of a run beside other work would keep its size from
+    being tried again.
+    """
+    if ready.training.minutes is None or not options.report.fastest:
         return
-    trial = SpeedTrial(ready.plan, ready.training, ready.prepared, device, Deadline())
-    trial.keep_speeds({ready.training.row_threads: ended.tokens_per_second})
+    trial = SpeedTrial(ready.plan, ready.training, ready.prepared, options.place, Deadline())
+    trial.keep_speeds({ready.training.row_threads: options.report.fastest})
 
 
 def _make_new_model(
@@ -450,8 +454,7 @@ def prepare_run(
             suits = tries and suits_transformer(transformer, prepared, device, deadline)
             plan = transformer if suits else recurrent
         if request.adds_ngrams and plan.origin is None:
-            named = request.architecture is not None
-            plan = add_ngrams(plan, prepared, report if named else lambda event: None)
+            plan = add_ngrams(plan, prepared, report, detail=request.architecture is None)
         if request.parameters is not None:
             plan = solve_width(plan, prepared, request.parameters, device)
         plan, training = _choose_open_settings(plan, prepared, device, report, deadline)

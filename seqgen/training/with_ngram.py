@@ -95,19 +95,20 @@ class MixedWithNGram:
     mixture_loss: float
 
 
-def add_ngrams(plan: Plan, prepared: Prepared, report: Report) -> Plan:
+def add_ngrams(plan: Plan, prepared: Prepared, report: Report, detail: bool) -> Plan:
     """Add an n-gram model to the plan of `--model auto` where one is possible.
 
     Args:
         plan: of a network.
         prepared: the text.
         report: takes a line that says why not.
+        detail: that line is a detail.
     """
     if plan.training.with_ngram is not None:
         return plan
     network = plan.architecture, plan.training, prepared.config
     if why_not := why_not_mixable(*network, prepared=prepared):
-        report(Notice(text=f"the network is trained alone: --with-ngram {why_not}"))
+        report(Notice(text=f"the network is trained alone: --with-ngram {why_not}", detail=detail))
         return plan
     return plan.with_given({"with_ngram": OPEN})
 

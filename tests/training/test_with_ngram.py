@@ -343,7 +343,9 @@ def heard(call) -> list[str]:
 
 @pytest.mark.fast_for("keep_settings")
 @pytest.mark.parametrize("broken", ["_count", "fit_by_halves", "keep_settings"])
-def test_an_interrupt_leaves_the_network_and_resuming_adds_the_rest(text, monkeypatch, broken):
+def test_an_interrupt_leaves_the_network_and_resuming_adds_the_rest(
+    text, capsys, monkeypatch, broken
+):
     whole = trained(text, "whole", with_ngram=2)
 
     def interrupted(*arguments, **options):
@@ -354,7 +356,14 @@ def test_an_interrupt_leaves_the_network_and_resuming_adds_the_rest(text, monkey
         with pytest.raises(with_ngram.Interrupted, match="train --resume t"):
             trained(text, with_ngram=2)
     assert load("t").stored.ngram is None
+    if broken != "_count":  # training has ended, and nothing that is stored has been measured
+        assert store.find("t").record["result"]["val_loss"] is None
+        assert run(["models", "show", "t"]) == 0
+        shown = capsys.readouterr().out
+        assert "resume with: seqgen train --resume t" in shown
     assert resume("t").val_loss == whole.val_loss
+    assert run(["models", "show", "t"]) == 0
+    assert "resume with" not in capsys.readouterr().out
     assert store.find("t").digest == store.find("whole").digest
     # With another order, the old part stays until it is to be replaced.
     with monkeypatch.context() as patch:

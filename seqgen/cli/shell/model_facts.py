@@ -257,7 +257,8 @@ def _training(model: store.StoredModel, result: dict[str, Any]) -> str:
     seen = plural(result.get("tokens") or 0, registry.unit_of(model.config["architecture"]))
     steps = result.get("steps")
     work = f"{seen} counted" if steps is None else f"{plural(steps, 'step')}, {seen}"
-    resume = f"; resume with: {resume}" if store.is_unfinished(result) else ""
+    ends = not store.is_unfinished(result) and not store.awaits_mixture(model, result)
+    resume = "" if ends else f"; resume with: {resume}"
     return f"{work} in {duration(result.get('seconds'))}{resume}"
 
 
