@@ -59,7 +59,7 @@ class MemoryBudget:
         taken = memory_taken()
         needed = taken + BYTES_A_PLACE * max(LEAST_PLACES, vocab_size + 1)
         least = f"this text needs {math.ceil(needed / 1e6):,}M at least"
-        require(memory >= needed, f"--memory {memory / 1e6:,.0f}M is too little: {least}")
+        require(memory >= needed, f"--memory {memory / 1e6:,g}M is too little: {least}")
         left = memory - taken
         return cls(left // BYTES_A_PLACE, left >> 10)
 

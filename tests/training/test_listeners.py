@@ -14,7 +14,7 @@ from seqgen import hooks, store
 from seqgen.cli import run
 from seqgen.errors import UsageError
 from seqgen.training.events import ListenerEvent, Notice, Progress, SampleLine, Started, Validated
-from seqgen.training.listeners import Listeners, RunFacts
+from seqgen.training.listeners import LastEvents, Listeners, RunFacts
 from seqgen.training.resume import resume
 from seqgen.training.run import Diverged, Hooks, Listener, Run
 from seqgen.training.train import train
@@ -227,3 +227,12 @@ def test_a_loop_without_listeners_has_one_that_ignores_all():
         pass
     listener.stepped(Run(), 1.0, 1.0)
     listener.close()
+
+
+def test_of_a_run_the_fastest_second_is_remembered(text):
+    """Other work on the machine slows some of them down; its mean would say little."""
+    heard = []
+    report = LastEvents(heard.append)
+    train([text], architecture="lstm", settings=SETTINGS, report=report)
+    speeds = [event.tokens_per_second for event in heard if isinstance(event, Progress)]
+    assert report.fastest == max(speeds) > 0
