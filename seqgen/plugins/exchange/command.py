@@ -142,6 +142,7 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
     contradicts = named is not None and file_format != named
     require(not contradicts, f"{written.out} is named as --format {named}, not {file_format}")
     number_type, stored = written.number_type, store.find_all(model.name)
+    name = stored.name
     if file_format == "arpa" and stored.ngram is not None:
         out.notice(f"export --format arpa takes the n-gram model in {stored.name}")
         stored = stored.ngram
@@ -171,7 +172,6 @@ def export(model: StoredName, written: Exported, threads: Threads, out: Output) 
         put_bytes(exported(loaded, file_format, merge, number_type))
         return
     export_model(loaded, file_format, path, merge, number_type)
-    name = loaded.stored.name
     out.record({"name": name, "format": file_format, "path": str(path)})
     out.notice(f"{name}: written to {one_line(str(path))}")
 
