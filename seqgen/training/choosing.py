@@ -66,9 +66,10 @@ SETTINGS_OF_ANY_ARCHITECTURE = {*DataConfig.fields(), *RESUMABLE, "seed", "preci
 COMPILED_FROM_MINUTES, LEAST_SPEEDUP = 30, 1.03
 # What the speed decides is chosen again during runs of at least so many minutes.
 REVISED_FROM_MINUTES = 0.5
-# Dividing rows among threads is tried in runs of at least so many operations, or in minutes, and
-# done if it trains at least so many times as fast.
-TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 1e12, 1.03
+# Rows are divided among threads in runs of at least so many operations, or in minutes, unless that
+# trains less than so many times as fast as dividing each operation. Beside other work, threads that
+# meet once a step are nearly twice as fast.
+TRIED_FROM_OPERATIONS, LEAST_ROW_SPEEDUP = 1e12, 0.95
 # Trials take at most this share of a budget in minutes. What they find is kept for later runs.
 TRIAL_SHARE = 0.03
 # Where that is less than so many seconds, nothing is tried: unless a speed is known, a machine is
@@ -516,22 +517,27 @@ def _choose_checkpointing(trial: SpeedTrial, report: Report) -> TrainingConfig:
 
 
 def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
-    """Choose by a trial, in long runs, among how many threads to divide the rows of a step."""
+    """Choose, in long runs, whether to divide the rows of a step among threads.
+
+    A trial may show that it is slower. Without one they are divided, where that is possible.
+    """
     threads, training = torch.get_num_threads(), trial.training
     if training.row_threads is not None or training.members is not None:
         return training
-    one_process = trial.device.type == "cpu" and ranks.world_size() == 1
-    speeds = trial.known_speeds if threads > 1 and one_process else {1: 1.0}
-    if not {1, threads} <= speeds.keys() and _is_long(trial) and not trial.deadline.is_over:
+    possible = trial.device.type == "cpu" and threads > 1 and ranks.world_size() == 1
+    if not possible or not _is_long(trial):
+        return replace(training, row_threads=1)
+    speeds = trial.known_speeds
+    if not {1, threads} <= speeds.keys() and not trial.deadline.is_over:
         with contextlib.suppress(SeqgenError):  # training diverges
-            speeds = trial.measure()
-    times = speeds.get(threads, 0.0) / speeds[1] if speeds.get(1) else 0.0
-    pays = times >= LEAST_ROW_SPEEDUP
-    if pays:
+            speeds = {threads: 0.0, **trial.measure()}
+    times = speeds.get(threads, 1.0) / speeds.get(1, 1.0)
+    if times < LEAST_ROW_SPEEDUP:
+        return replace(training, row_threads=1)
+    if 1 in speeds:
         faster = f"{times:.2f} times as fast as dividing each operation"
-        divided = f"each step's rows are divided among {threads} threads: {faster}"
-        report(Notice(text=divided, detail=True))
-    return replace(training, row_threads=threads if pays else 1)
+        report(Notice(text=f"rows are divided among {threads} threads: {faster}", detail=True))
+    return replace(training, row_threads=threads)
 
 
 def _is_long(trial: SpeedTrial) -> bool:
@@ -540,9 +546,8 @@ def _is_long(trial: SpeedTrial) -> bool:
     if training.minutes is not None:
         return True
     steps = Budget.of(training, trial.batches().steps_per_epoch).steps
-    shape = trial.plan.model_config(trial.prepared.vocab_sizes, training.seq_len)
     tokens = steps * training.batch_size * training.seq_len
-    return 6 * parameter_count(trial.plan.model_class, shape) * tokens >= TRIED_FROM_OPERATIONS
+    return 6 * trial.parameters * tokens >= TRIED_FROM_OPERATIONS
 
 
 def _choose_compilation(trial: SpeedTrial, report: Report) -> TrainingConfig:
