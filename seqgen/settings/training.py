@@ -286,7 +286,7 @@ class TrainingConfig(RegimeConfig):
         common=True,
     )
     minutes: float | None = setting(
-        "Budget in minutes, from reading the text to the stored model.",
+        "Budget in minutes, until the model is stored.",
         above=0,
         high=MOST_STEPS,
         panel=Panel.BUDGET,

@@ -80,7 +80,7 @@ def compare_runs(compared: RunsToCompare, curves: Curves, out: Output) -> None:
         rows.append(["text (SHA-256)", *(str(one or MISSING)[:8] for one in hashes)])
     begins = [model.scored_from for model in found.values()]
     if len(set(begins)) > 1:
-        rows.append(["held-out text scored from character", *(f"{one + 1:,}" for one in begins)])
+        rows.append(["held-out text scored from character", *(count(one + 1) for one in begins)])
     if own := len(differing) - len(shared):
         out.notice(f"{plural(own, 'setting')} that not all of them have: --json lists them")
     rows += [*_rows_of_results(results), *_rows_of_scores(scores)]
