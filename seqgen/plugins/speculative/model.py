@@ -234,6 +234,7 @@ class SpeculativeModel(InferenceModel):
     def step(
         self, tokens: Sequence[int], state: SpeculativeState
     ) -> tuple[np.ndarray, SpeculativeState]:
+        reach = state.reach  # before a row takes the token in the first of these slots
         found = [row.take(token) for row, token in zip(state.rows, tokens, strict=True)]
         unread = [row for row, logits in enumerate(found) if logits is None]
         self.counts.accepted += len(found) - len(unread)
@@ -241,6 +242,7 @@ class SpeculativeModel(InferenceModel):
         self._expecting(state)
         room = [self.window - state.cache.length(row) for row in range(len(tokens))]
         if 0 in room:  # a full row begins its window anew; what others have read ahead stays
+            _make_room(state.cache, reach, 1)
             logits, state.cache = self.model.step(tokens, state.cache)
             return logits, state
         began = time.perf_counter()
@@ -249,7 +251,7 @@ class SpeculativeModel(InferenceModel):
         if len(unread) == len(tokens) and not any(drafts):
             logits, state.cache = self.model.step(tokens, state.cache)
         else:
-            logits = self._read(tokens, pieces, found, state)
+            logits = self._read(tokens, pieces, found, state, reach)
         if unread:
             self.costs.note(sum(map(len, pieces.values())), time.perf_counter() - began)
         return logits, state
@@ -286,6 +288,7 @@ class SpeculativeModel(InferenceModel):
         pieces: Mapping[int, Sequence[int]],
         found: list[np.ndarray | None],
         state: SpeculativeState,
+        reach: int,
     ) -> np.ndarray:
         """Read the next token of some rows and the draft after it; return the logits (B, V).
 
@@ -294,14 +297,12 @@ class SpeculativeModel(InferenceModel):
             pieces: for some rows that token and its draft.
             found: the logits (V,) of the other rows.
             state: is changed in place.
+            reach: how many slots after the newest are in use.
         """
-        cache, reach = state.cache, state.reach
+        cache = state.cache
         if not cache.is_of_arrays:
             cache = state.cache = cache.as_arrays()
-        longest = max(map(len, pieces.values()), default=1)
-        cache.end += reach  # if the slots have to move, then with those read ahead
-        cache.append(np.zeros((len(tokens), longest), np.int64))
-        cache.end -= reach + longest
+        _make_room(cache, reach, max(map(len, pieces.values()), default=1))
         cache.append(np.array(tokens)[:, None])
         if pieces:
             rows = [row for row, ids in pieces.items() for _ in ids]
@@ -314,6 +315,19 @@ class SpeculativeModel(InferenceModel):
                 found[row] = own[0]
                 state.rows[row].ahead = [*zip(pieces[row][1:], own[1:], strict=True)]
         return np.stack(found)
+
+
+def _make_room(cache: KVCache, reach: int, more: int) -> None:
+    """Have room for more slots; if slots have to move, then with those that are read ahead.
+
+    Args:
+        cache: is changed in place.
+        reach: how many slots after the newest are in use.
+        more: how many are wanted after these.
+    """
+    cache.end += reach
+    cache.append(np.zeros((len(cache.starts), more), np.int64))
+    cache.end -= reach + more
 
 
 def draft_length(rate: float, every: float, cost: float, most: int) -> int:

@@ -87,6 +87,25 @@ def test_texts_and_logprobs_are_the_same(precision, guessing, always):
 
 
 @compiled
+@pytest.mark.fast_for("learned", rest="slow")
+@pytest.mark.parametrize("name", ["m", "learned"])
+def test_texts_side_by_side_with_drafts_of_any_length(name, monkeypatch):
+    """Rows have read ahead by different numbers of tokens when the slots of the cache move."""
+    draws = np.random.default_rng(5)
+    monkeypatch.setattr(
+        speculative,
+        "draft_length",
+        lambda rate, every, cost, most: int(draws.integers(0, most + 1)),
+    )
+    loaded = loaded_in("auto", name)
+    about = {"temperature": 0.3, "max_tokens": 300, "batch_size": 2}
+    plain, _ = texts(loaded, ["1", TEXT[:30]], **about)
+    for _ in range(6):
+        found, counts = texts(loaded, ["1", TEXT[:30]], **about, draft=name)
+        assert found == plain and counts.accepted
+
+
+@compiled
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["auto", "int8"])
 def test_five_hundred_short_prompts(precision):
