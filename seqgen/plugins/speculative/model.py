@@ -242,7 +242,8 @@ class SpeculativeModel(InferenceModel):
         self._expecting(state)
         room = [self.window - state.cache.length(row) for row in range(len(tokens))]
         if 0 in room:  # a full row begins its window anew; what others have read ahead stays
-            _make_room(state.cache, reach, 1)
+            if reach:
+                _make_room(state.cache, reach, 1)
             logits, state.cache = self.model.step(tokens, state.cache)
             return logits, state
         began = time.perf_counter()
