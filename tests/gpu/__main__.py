@@ -9,9 +9,13 @@ not run again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,9 +27,9 @@ def run(out: Path, seconds: float, steps: list[Step]) -> dict[str, Any]:
     """Run the steps that have no result yet, as far as the seconds go; return all results."""
     place, began = out / "gpu.json", time.monotonic()
     results: dict[str, Any] = {"machine": machine(), "steps": {}}
-    if place.exists():
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # none, or damaged
         before = json.loads(place.read_text())
-        if before["machine"] == results["machine"]:
+        if before["machine"] == results["machine"] and isinstance(before["steps"], dict):
             results = before
     for step in steps:
         found = results["steps"].get(step.name)
@@ -45,14 +49,21 @@ def run(out: Path, seconds: float, steps: list[Step]) -> dict[str, Any]:
 def _run_one(step: Step, limit: float) -> dict[str, Any]:
     began = time.monotonic()
     command = [sys.executable, "-m", "gpu", "--step", step.name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        result: dict[str, Any] = {"error": f"not done in {limit:.0f} s"}
-    else:
-        lines = done.stdout.strip().splitlines()
-        ended = done.returncode == 0 and bool(lines)
-        result = json.loads(lines[-1]) if ended else {"error": done.stderr[-2000:]}
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as errors:
+        started = subprocess.Popen(command, stdout=said, stderr=errors, start_new_session=True)
+        try:
+            status = started.wait(limit)
+        except subprocess.TimeoutExpired:
+            result: dict[str, Any] = {"error": f"not done in {limit:.0f} s"}
+        else:
+            said.seek(0), errors.seek(0)
+            lines = said.read().strip().splitlines()
+            ended = status == 0 and bool(lines)
+            result = json.loads(lines[-1]) if ended else {"error": errors.read()[-2000:]}
+        finally:  # with all that it has started
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
     return result | {"seconds": round(time.monotonic() - began, 1)}
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from places import ROOT, TESTS
@@ -81,3 +82,24 @@ def test_the_script_as_it_is_called(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "left for another call" in done.stdout
     assert not (tmp_path / "out dir/gpu.json").exists()
+
+
+@pytest.mark.parametrize("damaged", ["{bad", "{}", "[]", '{"machine": 1, "steps": 2}', "\x00"])
+def test_a_damaged_file_of_results_is_begun_anew(tmp_path, monkeypatch, damaged):
+    monkeypatch.setattr(check, "_run_one", lambda step, limit: {"figure": limit})
+    (tmp_path / "gpu.json").write_text(damaged)
+    results = check.run(tmp_path, 50, [Step("a", dict, 5, 20)])
+    assert results["steps"] == {"a": {"figure": 20}}
+    assert json.loads((tmp_path / "gpu.json").read_text()) == results
+
+
+def test_a_step_that_takes_too_long_ends_with_what_it_has_started(tmp_path, monkeypatch):
+    slow = tmp_path / "python"
+    slow.write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {tmp_path}/child\nwait\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(check.sys, "executable", str(slow))
+    found = check._run_one(Step("a", dict, 1, 2), 1.0)
+    assert found["error"] == "not done in 1 s"
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rsplit(") ")[1][0] == "Z"
