@@ -210,6 +210,5 @@ def parallel_rows(corpus: Corpus, rows: int, length: int) -> Corpus:
         length = size // rows
     # Rows are spread over the whole part, which may change along the way.
     begins = np.linspace(0, size - length, rows).astype(np.int64)
-    at = begins[:, None] + np.arange(length)
-    ends = length * np.arange(1, begins.size + 1)
-    return replace(corpus, tokens=corpus.tokens[at.ravel()], ends=ends)
+    tokens = np.concatenate([corpus.tokens[begin : begin + length] for begin in begins])
+    return replace(corpus, tokens=tokens, ends=length * np.arange(1, begins.size + 1))

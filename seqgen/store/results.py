@@ -60,8 +60,7 @@ def awaits_validation(result: dict[str, Any]) -> bool:
 
 def awaits_mixture(stored: StoredModel, result: dict[str, Any]) -> bool:
     """Check whether training has ended, but not the mixing with an n-gram model."""
-    mixes = stored.config["training"].get("with_ngram") is not None
-    return mixes and result.get("protocol") is None
+    return bool(stored.config["training"].get("with_ngram")) and result.get("protocol") is None
 
 
 def leaves_unknowns_out(result: dict[str, Any]) -> bool:

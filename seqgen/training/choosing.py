@@ -524,17 +524,18 @@ def _choose_row_threads(trial: SpeedTrial, report: Report) -> TrainingConfig:
     threads, training = torch.get_num_threads(), trial.training
     if training.row_threads is not None or training.members is not None:
         return training
-    possible = trial.device.type == "cpu" and threads > 1 and ranks.world_size() == 1
-    if not possible or not _is_long(trial):
+    alone = trial.device.type == "cpu" and ranks.world_size() == 1
+    if not (alone and threads > 1 and _is_long(trial)):
         return replace(training, row_threads=1)
-    speeds = trial.known_speeds
-    if not {1, threads} <= speeds.keys() and not trial.deadline.is_over:
+    both, speeds = {1, threads}, trial.known_speeds
+    if not both <= speeds.keys() and not trial.deadline.is_over:
         with contextlib.suppress(SeqgenError):  # training diverges
-            speeds = {threads: 0.0, **trial.measure()}
-    times = speeds.get(threads, 1.0) / speeds.get(1, 1.0)
+            speeds = {threads: 0.0, **trial.measure()}  # 0 where rows cannot be divided
+    tried = both <= speeds.keys()
+    times = speeds[threads] / speeds[1] if tried else speeds.get(threads, 1.0)
     if times < LEAST_ROW_SPEEDUP:
         return replace(training, row_threads=1)
-    if 1 in speeds:
+    if tried:
         faster = f"{times:.2f} times as fast as dividing each operation"
         report(Notice(text=f"rows are divided among {threads} threads: {faster}", detail=True))
     return replace(training, row_threads=threads)

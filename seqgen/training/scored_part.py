@@ -114,10 +114,9 @@ def affordable_share(loaded: LoadedModel, text: str, seconds: float) -> float:
         text: the text.
         seconds: the time, which may be infinite.
     """
-    share = 1.0
-    if math.isinf(seconds):
-        return share
-    needed = len(text) * _seconds_per_character(loaded, text, seconds)
+    share, needed = 1.0, 0.0
+    if not math.isinf(seconds):
+        needed = len(text) * _seconds_per_character(loaded, text, seconds)
     while share * needed > seconds and share * len(text) >= 2 * SHORTEST_PART:
         share /= 2
     return share

@@ -169,8 +169,9 @@ class RunOptions:
             UsageError: says what to leave out.
         """
         name = "unfreeze" if training.unfreeze else "lora" if training.lora is not None else None
-        refused = self.shard and name is not None
-        require(not refused, f"--shard does not go with {name}: leave out one of them")
+        require(
+            not (self.shard and name), f"--shard does not go with {name}: leave out one of them"
+        )
 
     def conclude(self, model: str) -> None:
         """Let plugins write their outputs after a run."""

@@ -140,12 +140,11 @@ def _best_order(training: TrainingConfig, prepared: Prepared, report: Report) ->
     tokens = min(MOST_COUNTED, TRIED_PER_MINUTE * minutes)
     deadline = Deadline.after(ORDER_SHARE * 60 * minutes)
     losses: dict[int, float] = {}
-    direction = prepared.config.direction
 
     def improves(order: int) -> bool:
         """Measure the loss of an order; tell whether it is the lowest so far."""
         model = _count_sample(prepared, order, training.most_bytes, tokens)
-        losses[order] = -token_log_probs(model, part, direction=direction).mean()
+        losses[order] = -token_log_probs(model, part, direction=prepared.config.direction).mean()
         return losses[order] == min(losses.values())
 
     spelled = FIRST_SPELLED_ORDER, SPELLED_ORDERS
@@ -171,9 +170,16 @@ def count_ngrams(session: Session) -> None:
 
     That comes before training, so that a budget in minutes knows how long it took.
     """
-    if session.training.with_ngram is not None and _find_counted(session) is None:
+    if session.training.with_ngram is not None:
+        _counted_model(session)
+
+
+def _counted_model(session: Session) -> StoredModel:
+    """Find the n-gram model that is stored with the network, or count it."""
+    if (part := _find_counted(session)) is None:
         with notify_if_slow(session.report, "counting n-grams"):
-            _count(session)
+            part = _count(session)
+    return part
 
 
 def finish(session: Session, result: TrainingResult) -> TrainingResult:
@@ -219,8 +225,7 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     """
     stored = session.stored
     network = load_best(replace(session.loaded, stored=stored.networks))
-    count_ngrams(session)  # again if what was counted has been damaged since
-    ngram = load_stored(_find_counted(session), network.model.device, "auto")
+    ngram = load_stored(_counted_model(session), network.model.device, "auto")
     require_alike(network, ngram)
     models = network.model, ngram.model
     fitted, half = fit_on_first_half(network, models, FIT_SHARE * session.deadline.left)
@@ -292,7 +297,7 @@ def _keep_best(session: Session, mixed: MixedWithNGram) -> MixedWithNGram | None
     return replace(mixed, **only, mixture_loss=mixed.ngram_loss)
 
 
-def _count(session: Session) -> None:
+def _count(session: Session) -> StoredModel:
     """Count an n-gram model of the network's text, and store it in the network's folder."""
     prepared, stored, order = session.prepared, session.stored, session.training.with_ngram
     _leave_out(session)
@@ -302,14 +307,13 @@ def _count(session: Session) -> None:
     write_new(loaded, prepared, "ngram")
     if (counted := _counted_part(session)) is not prepared:
         part = f"first {counted.train.tokens.size:,} of {prepared.train.tokens.size:,} tokens"
-        session.report(
-            Notice(text=f"n-grams are counted on the {part}, to keep to time and memory")
-        )
+        session.report(Notice(text=f"n-grams are counted on the {part}, to save time and memory"))
 
     def report(event: Event) -> None:
         session.report(replace(event, detail=True) if isinstance(event, Notice) else event)
 
     store_estimate(loaded, counted, session.training, report)
+    return stored.part(PART)
 
 
 def _counted_part(session: Session) -> Prepared:

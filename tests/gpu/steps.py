@@ -90,7 +90,7 @@ def cuda_tests() -> dict[str, Any]:
         (suite,) = Tree.parse(report).getroot().iter("testsuite")
     counts = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    wrong = {"error": f"{len(failed)} failed"} if failed else {}
+    wrong = {"error": "some failed"} if counts["failures"] + counts["errors"] else {}
     return {**counts, "failed": failed, **wrong}
 
 
