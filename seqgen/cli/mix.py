@@ -150,5 +150,4 @@ def _report(mixed: MixtureRecord) -> None:
     for order, row in enumerate(mixed.by_order or ()):
         say(f"  after {plural(order, 'token')} matched: {weighted(row)}")
     if mixed.gate is not None:
-        numbers = plural(sum(map(len, mixed.gate)), "coefficient")
-        say(f"  mixed by a gate of {numbers}")
+        say(f"  mixed by a gate of {plural(sum(map(len, mixed.gate)), 'coefficient')}")

@@ -279,7 +279,8 @@ class ScoreOutput:
         for loaded in self.models:
             for source in sources:
                 text = as_scored(loaded, source, self.out.announce)
-                records.append(score(loaded, text, file=source.name, scoring=self.scoring))
+                about = {"file": source.name, "part": source.part}
+                records.append(score(loaded, text, scoring=self.scoring, **about))
                 self.out.record(records[-1])
         put_figures(records, self.out, COLUMNS)
 
@@ -300,7 +301,8 @@ class ScoreOutput:
                 look = looks.at(models[0], lines[0])
                 looks.put(look, f"line {lines[0].index}")
                 if self.out.json:
-                    record = line_record(source.name, models[best], lines[best], self.scoring)
+                    where = source.name, models[best], lines[best]
+                    record = line_record(*where, self.scoring, source.part)
                     if several:
                         bits = (line.totals.bits for line in lines)
                         record |= {"best": names[best], "bits": dict(zip(names, bits, strict=True))}
@@ -322,8 +324,8 @@ class ScoreOutput:
 
         (loaded,) = self.models
         scoring = for_model(loaded, self.scoring)
-        about = protocol(loaded, scoring)
         for source in sources:
+            about = protocol(loaded, scoring, part=source.part)
             tokens = score_tokens(loaded, as_text(loaded, source), scoring)
             tokens = at_least_one(tokens, source.name)
             if show and not self.out.json:
@@ -345,7 +347,7 @@ class ScoreOutput:
         facts = text.survey() if isinstance(text, Pairs) else survey(text)
         for loaded in self.models:
             resolved = for_model(loaded, self.scoring)
-            self.out.notice(f"{loaded.stored.name}: {protocol(loaded, resolved)}")
+            self.out.notice(f"{loaded.stored.name}: {protocol(loaded, resolved, part=source.part)}")
             if self.out.explains:
                 signature = scoring_signature("perplexity", loaded, resolved, facts.sha256)
                 say(f"{source.name}: {signature}")
@@ -398,8 +400,7 @@ def fit_on(source: ScoredInput, loaded: LoadedModel, scoring: Scoring, out: Outp
             f"{loaded.stored.name} has weights by {by}; --fit finds weights that are the same in "
             f"every context (seqgen mix PARTS --by {by} --fit FILE fits them by {by})"
         )
-    text = as_scored(loaded, source, out.announce)
-    mixed, result = fit(loaded, text, scoring)
+    mixed, result = fit(loaded, as_scored(loaded, source, out.announce), scoring)
     cache = mixed.cache
     if not out.record(result):
         put(f"{result.model}\n" if cache is None else f"{result.model} {cache}\n")

@@ -44,8 +44,7 @@ def part_of(whole: Tensor, part: Tensor) -> None:
     if not is_divided(part):
         part.copy_(whole)
         return
-    whole = whole.to(part.device, part.dtype)
-    part.copy_(_divided(whole, part))
+    part.copy_(_divided(whole.to(part.device, part.dtype), part))
 
 
 def divided_as(parameter: Tensor, value: Tensor) -> Tensor:

@@ -291,8 +291,7 @@ def continuation_bleu(real: Sequence[str], written: Sequence[str]) -> dict[str, 
     options = BleuOptions(effective_order=True)
     real, written = (list(map(_collapse_spaces, texts)) for texts in (real, written))
     score = corpus_score(written, [real], options, bootstrap=BOOTSTRAP)
-    shifted = real[1:] + real[:1]
-    other = corpus_score(shifted, [real], options).score if len(real) > 1 else None
+    other = corpus_score(real[1:] + real[:1], [real], options).score if len(real) > 1 else None
     return {
         "score": score.score,
         "mean": score.mean,

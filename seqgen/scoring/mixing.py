@@ -135,8 +135,7 @@ def store_mixture(
     scoring, loss = Scoring(batch_size=batch_size), None
     if weights is not None:
         check_weights(weights, len(parts))
-        normalised = [weight / sum(weights) for weight in weights]
-        mixed = with_weights(loaded, normalised)
+        mixed = with_weights(loaded, [weight / sum(weights) for weight in weights])
     else:
         require(text is not None, "there is no text to fit the weights on")
         mixed, loss = fit_mixture(loaded, text(loaded), scoring, by=by, half=held_out)

@@ -427,8 +427,7 @@ def fit_columns(
         return weights, fit_by_order(log_probs[:end], matched[:end], orders, weights)
 
     def mixed(weights: list[float], table: list[list[float]]) -> np.ndarray:
-        rows = np.array(table)[matched] if table else np.array(weights)
-        return mix_log_probs(log_probs, rows)
+        return mix_log_probs(log_probs, np.array(table)[matched] if table else np.array(weights))
 
     by_order = False
     if matched is not None and quarter >= LEAST_QUARTER:

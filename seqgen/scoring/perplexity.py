@@ -22,7 +22,7 @@ from seqgen.text.framing import Framing
 from seqgen.text.pairs import Pairs, open_pairs
 from seqgen.text.reading import Survey, Surveyor, Text, WordMeter
 from seqgen.text.tokenfile import TokenFile, check_tokenizer, is_token_file, open_token_file
-from seqgen.wording import ShortRepr, column
+from seqgen.wording import ShortRepr, column, plural
 
 if TYPE_CHECKING:
     from seqgen.store.loaded import LoadedModel
@@ -109,6 +109,7 @@ def perplexity(
     *,
     file: str | None = None,
     scoring: Scoring | None = None,
+    part: str | None = None,
 ) -> Perplexity:
     """Score a text as in training, or with other scoring options.
 
@@ -117,6 +118,7 @@ def perplexity(
         text: in pieces cut anywhere, or as a token file; pairs for a model that reads them.
         file: what to call the text in the record.
         scoring: how.
+        part: which part of `file` the text is, for the protocol; None for the whole.
 
     Raises:
         SeqgenError: the text holds no token.
@@ -130,10 +132,11 @@ def perplexity(
     if totals.tokens == 0:
         name = input_title(file) if file else "the text"
         raise SeqgenError(f"{name} is empty: there is nothing to score")
+    of_examples = isinstance(text, TokenFile) and text.is_examples
     about = {
         "file": file,
         "model": loaded.stored.name,
-        "protocol": protocol(loaded, scoring, isinstance(text, TokenFile) and text.is_examples),
+        "protocol": protocol(loaded, scoring, of_examples, part),
         "signature": scoring_signature("perplexity", loaded, scoring, facts.sha256),
     }
     if loaded.conditioning.is_source:
@@ -209,6 +212,11 @@ def held_out_pairs(loaded: LoadedModel) -> Pairs:
         raise SeqgenError(f"{loaded.stored.name} has no held-out pairs; give a FILE")
     source, target = files
     return open_pairs((source,), (target,))
+
+
+def last_held_out(characters: int) -> str:
+    """Name the part of a held-out text that is scored: its last characters."""
+    return f"the last {plural(characters, 'held-out character')}"
 
 
 def _score_pairs(
@@ -306,13 +314,16 @@ def score_as(scoring: Scoring, loaded: LoadedModel, corpus: Corpus) -> Iterator[
     )
 
 
-def protocol(loaded: LoadedModel, scoring: Scoring, of_examples: bool = False) -> str:
+def protocol(
+    loaded: LoadedModel, scoring: Scoring, of_examples: bool = False, part: str | None = None
+) -> str:
     """Describe the scoring options in one string.
 
     Args:
         loaded: the model.
         scoring: how, for this model.
         of_examples: the text is examples, of which only marked tokens count.
+        part: which part of a held-out text is scored; None for the whole.
     """
     end = "newline" if loaded.framing.stop is None else "EOS"
     end += " not scored" if scoring.no_end else " scored"
@@ -341,7 +352,7 @@ def protocol(loaded: LoadedModel, scoring: Scoring, of_examples: bool = False) -
         )
     if (adaptation := scoring.adaptation) is not None:
         parts.append(adaptation.describe(loaded))
-    return "; ".join(parts)
+    return "; ".join([*parts, *filter(None, [part])])
 
 
 def scoring_signature(

@@ -204,7 +204,11 @@ def attribute_lines(
 
 
 def line_record(
-    file: str | None, loaded: LoadedModel, line: ScoredLine, scoring: Scoring
+    file: str | None,
+    loaded: LoadedModel,
+    line: ScoredLine,
+    scoring: Scoring,
+    part: str | None = None,
 ) -> dict[str, Any]:
     """Make the record of `seqgen perplexity --per-line --json`, with its keys in order."""
     scoring = for_model(loaded, replace(scoring, documents="line"))
@@ -213,7 +217,7 @@ def line_record(
     record = Perplexity(
         file=file,
         model=loaded.stored.name,
-        protocol=protocol(loaded, scoring),
+        protocol=protocol(loaded, scoring, part=part),
         signature=scoring_signature("perplexity", loaded, scoring, data),
         **figures(line.totals),
     )

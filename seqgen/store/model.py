@@ -215,10 +215,15 @@ class StoredModel(TrainingFolder):
         """The n-gram model in the folder, which the networks are mixed with; None without one.
 
         Raises:
-            SeqgenError: the configuration is missing or damaged.
+            SeqgenError: the configuration is missing or damaged, or the n-gram model is gone.
         """
-        reference = self._ngram_reference
-        return None if reference is None else StoredModel(self.path / reference.path)
+        if (reference := self._ngram_reference) is None:
+            return None
+        part = StoredModel(self.path / reference.path)
+        if not part.path.is_dir():
+            gone = f"the n-gram model of {self.name} is gone ({part.path})"
+            raise SeqgenError(f"{gone}: restore it, or train again with --overwrite")
+        return part
 
     def part(self, name: str) -> StoredModel:
         """Return the model of that name inside the folder, whether or not it exists."""
@@ -518,8 +523,7 @@ class StoredModel(TrainingFolder):
             fitting = Weights(arrays).fitting(kind.shapes(config), kind.shared(config))
             model = kind(config, fitting)
         except (OSError, ValueError) as error:
-            reason = first_line(error)
-            raise SeqgenError(f"{weights} is missing or damaged: {reason}") from None
+            raise SeqgenError(f"{weights} is missing or damaged: {first_line(error)}") from None
         tokenizer = load_tokenizer(self.path / layout.TOKENIZER)
         self.check(largest=CHEAP)
         return model, tokenizer
@@ -676,8 +680,7 @@ class StoredModel(TrainingFolder):
         """Make a reference to this model for another model's configuration."""
         path = self.path.resolve()
         inside = path.parent == models_folder().resolve()
-        place = None if inside else str(path)
-        return Reference(path.name, self.digest, place, self.view or None)
+        return Reference(path.name, self.digest, None if inside else str(path), self.view or None)
 
     @property
     def single_models(self) -> list[StoredModel]:

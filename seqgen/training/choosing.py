@@ -173,7 +173,10 @@ class SpeedTrial:
             return None
         with restored_randomness(self.device):
             trained = self.model(), self.batches(), self.training
-            speedup = bf16_speedup(*trained, self.deadline)
+            speedup, speeds = bf16_speedup(*trained, self.deadline)
+        for kind, speed in speeds.items():
+            trial = replace(self, training=replace(self.training, precision=kind))
+            trial.keep_speeds({self.training.row_threads or 1: speed})
         found = {"times_as_fast": speedup}
         kept = ranks.run_on_leader(lambda: keep_measurement(self._about(question), found))
         return (kept or found)["times_as_fast"]
@@ -196,8 +199,7 @@ class SpeedTrial:
     def measure(self) -> dict[int | None, float]:
         """Measure tokens per second by number of row threads, and keep the highest."""
         with restored_randomness(self.device):
-            trained = self.model(), self.batches(), self.training
-            speeds = speeds_by_threads(*trained, self.deadline)
+            speeds = speeds_by_threads(self.model(), self.batches(), self.training, self.deadline)
         self.keep_speeds(speeds)
         return speeds
 
@@ -219,8 +221,7 @@ class SpeedTrial:
         known = self.known_speeds
         if self.deadline.is_over and (known or self.estimate is not None):
             return max(known.values(), default=self.estimate)
-        measured = self.measure()
-        return max(*known.values(), *measured.values(), 0.0)
+        return max(*known.values(), *self.measure().values(), 0.0)
 
     @property
     def tokens(self) -> float:
@@ -244,9 +245,8 @@ class SpeedTrial:
 
     def gains(self, other: SpeedTrial) -> bool:
         """Check whether this trial is at least `LEAST_GAIN` times as fast as `other`."""
-        if self.deadline.is_over and not self.known_speeds:
-            return False
-        if self.speed < LEAST_GAIN * other.speed:
+        unknown = self.deadline.is_over and not self.known_speeds
+        if unknown or self.speed < LEAST_GAIN * other.speed:
             return False
         if self.deadline.is_over:
             return True

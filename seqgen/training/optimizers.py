@@ -73,8 +73,7 @@ class Muon(FastImportOptimizer):
         weight_decay: float = 0.0,
         product_type: torch.dtype | None = None,
     ) -> None:
-        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-        super().__init__(groups, defaults)
+        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         self._maps, self._product_type = maps, product_type
 
     @torch.no_grad()

@@ -347,8 +347,7 @@ def _require_meaning(plan: Plan, flags: Collection[str]) -> None:
     """
     task = plan.task
     because = f"has no meaning: {plan.architecture} learns from {task.learns}"
-    adapts = plan.training.lora is not None
-    require(not adapts or task.model_is is None, f"lora {because}")
+    require(plan.training.lora is None or task.model_is is None, f"lora {because}")
     for name in task.meaningless:
         require(name not in flags, f"{name} {because}")
     for name, only in task.fixed.items():

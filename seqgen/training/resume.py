@@ -151,8 +151,7 @@ def _resume_locked(
     training = _resumed_settings(stored, given, done, checkpoint[0])
     options.check_divisible(training)
     loaded, prepared, unfilled = _reload_model_and_data(stored, data, training, options)
-    architecture = stored.config["architecture"]
-    order = order_of(architecture, training, prepared, report)
+    order = order_of(stored.config["architecture"], training, prepared, report)
     training = replace(training, with_ngram=order)
     record = stored.record
     began = {"created": record.get("created", store.now()), "origins": record.get("origins") or {}}

@@ -494,8 +494,7 @@ class Session:
             members=members,
         )
         # With an n-gram part, what is stored is measured once that is there.
-        validates = finished and self.training.with_ngram is None
-        if not validates:
+        if not finished or self.training.with_ngram is not None:
             return result
         with self.scoring_threads():
             return self.validated(result)
@@ -714,9 +713,7 @@ def keep_settings(
     settings = config["training"] if training is None else training.to_dict()
     kept = ("preset", "model", "data", "framing", "adapter", "members", "ngram", "scored_from")
     groups = {part: config[part] for part in kept if part in config} | changed
-    groups = {
-        name: group for name, group in groups.items() if group is not None or name == "preset"
-    }
+    groups = {name: it for name, it in groups.items() if it is not None or name == "preset"}
     stored.write_config(config["architecture"], training=settings, **groups)
 
 

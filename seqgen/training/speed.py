@@ -154,23 +154,25 @@ def speed_ratio(one: Callable[[], float], other: Callable[[], float], deadline: 
 
 def bf16_speedup(
     model: NeuralLanguageModel, batches: Batches, training: TrainingConfig, deadline: Deadline
-) -> float:
-    """Measure the training speed in bf16 over float32; 0 if the loss suffers from bf16.
+) -> tuple[float, dict[Precision, float]]:
+    """Measure the training speed in bf16 over float32.
 
-    That is where it diverges, or where the first steps reach a higher loss than in float32.
+    Returns:
+        The ratio; 0 if the loss suffers from bf16, where it diverges or the first steps reach a
+        higher loss than in float32. And both speeds, in tokens per second; none if it diverges.
     """
     untrained = copy_network(model)
     ways = [replace(training, precision=kind, compile=False) for kind in ("bf16", "float32")]
     try:
         in_bf16, in_float32 = fastest(model, batches, ways, deadline)
-        speedup = in_bf16 / in_float32
-        faster = faster_precision(speedup) == "bf16"
-        batches = with_short_steps(model, batches, ways, deadline)
-        if faster and _loss_gap(untrained, batches, ways[1]) > MOST_LOSS_GAP:
-            return 0.0
+        speedup, speeds = in_bf16 / in_float32, {"bf16": in_bf16, "float32": in_float32}
+        if faster_precision(speedup) == "bf16":
+            batches = with_short_steps(model, batches, ways, deadline)
+            if _loss_gap(untrained, batches, ways[1]) > MOST_LOSS_GAP:
+                return 0.0, speeds
     except SeqgenError:
-        return 0.0
-    return speedup
+        return 0.0, {}
+    return speedup, speeds
 
 
 def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:

@@ -117,5 +117,4 @@ def final_validation(kept: LoadedModel) -> tuple[ScoreTotals | None, float]:
     if not kept.stored.holds_out:
         return None, 0.0
     began = time.monotonic()
-    totals = score_held_out(kept)
-    return totals, time.monotonic() - began
+    return score_held_out(kept), time.monotonic() - began

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from seqgen.generation.sample import fixed_sample
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.scoring.loop import add_up, parallel_rows, score_corpus
-from seqgen.scoring.perplexity import for_model, protocol
+from seqgen.scoring.perplexity import for_model, last_held_out, protocol
 from seqgen.text.corpus import Corpus
 from seqgen.training.validating import (
     SAMPLE_TOKENS,
@@ -80,10 +80,9 @@ class TextValidation(Validation):
         if totals is None:
             return FinalValidation(about={"sample": text})
         of_examples = self.prepared.val.counted is not None
-        protocol_text = protocol(self.loaded, for_model(self.loaded), of_examples)
+        part = last_held_out(totals.characters) if self.loaded.stored.scored_from else None
+        protocol_text = protocol(self.loaded, for_model(self.loaded), of_examples, part)
         about = {"protocol": protocol_text, "sample": text}
-        if begin := self.loaded.stored.scored_from:
-            about["protocol"] += f"; held-out text from character {begin + 1:,} on"
         return FinalValidation(totals.nats_per_token, seconds, totals, about)
 
 

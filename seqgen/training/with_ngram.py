@@ -230,6 +230,9 @@ def _mix(session: Session) -> tuple[LoadedModel, LoadedModel] | None:
     models = network.model, ngram.model
     fitted, half = fit_on_first_half(network, models, FIT_SHARE * session.deadline.left)
     if fitted is None:
+        session.report(
+            Notice(text="too little is held out to fit weights: no n-gram model is added")
+        )
         _leave_out(session)
         return None
     shares = network.model.weights.ravel().tolist() if stored.members else [1.0]
@@ -284,7 +287,7 @@ def _keep_best(session: Session, mixed: MixedWithNGram) -> MixedWithNGram | None
         return mixed
     if mixed.network_loss - mixed.ngram_loss <= WORTH_KEEPING:
         with_it = f"with an n-gram model of order {mixed.order} it is no better"
-        session.report(Notice(text=f"{with_it}: the network is stored alone", detail=True))
+        session.report(Notice(text=f"{with_it}: the network is stored alone"))
         _leave_out(session)
         return None
     if mixed.mixture_loss - mixed.ngram_loss <= WORTH_KEEPING:
@@ -329,8 +332,7 @@ def _leave_out(session: Session) -> None:
     """Delete the n-gram part, if there is one; the network is stored alone then."""
     stored = session.stored
     if stored.ngram is not None:
-        begin = stored.networks.scored_from or None
-        keep_settings(stored, ngram=None, scored_from=begin)
+        keep_settings(stored, ngram=None, scored_from=stored.networks.scored_from or None)
     stored.delete_parts()
 
 

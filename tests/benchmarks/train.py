@@ -254,7 +254,7 @@ def _timed(case: Case, training: TrainingConfig, repeats: int, device: torch.dev
         case.corpus(), "stream", model.carries_state, case.batch_size, case.seq_len, seed=0
     )
     if training.precision == "auto":
-        speedup = bf16_speedup(model, batches, training, Deadline())
+        speedup, _ = bf16_speedup(model, batches, training, Deadline())
         training = replace(training, precision=faster_precision(speedup))
     kind = torch.bfloat16 if training.precision == "bf16" else parameter_type(training.precision)
     peak = matmul_speed(kind, device)

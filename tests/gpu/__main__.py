@@ -3,7 +3,7 @@
 A step that fails or takes too long is noted, and the next one runs. All results are in one JSON
 file, which is written anew after every step: `machine`, and a record for each step, with what it
 found or its error, and its seconds. Steps that have a result for the same commit and device are
-not run again.
+not run again; the results of another commit or device are kept in a file beside it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def run(out: Path, seconds: float, steps: list[Step]) -> dict[str, Any]:
     results: dict[str, Any] = {"machine": machine(), "steps": {}}
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # none, or damaged
         before = json.loads(place.read_text())
-        if before["machine"] == results["machine"] and isinstance(before["steps"], dict):
+        if before["machine"] != results["machine"]:
+            place.replace(out / f"gpu-{before['machine']['commit']}.json")
+        elif isinstance(before["steps"], dict):
             results = before
     for step in steps:
         found = results["steps"].get(step.name)
@@ -81,7 +83,10 @@ def main(arguments: list[str]) -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     results = run(asked.out, asked.seconds, STEPS)
     failed = [name for name, found in results["steps"].items() if "error" in found]
-    print(f"{len(results['steps'])} of {len(STEPS)} steps, failed: {', '.join(failed) or 'none'}")
+    left = [step.name for step in STEPS if step.name not in results["steps"]]
+    print(
+        f"failed: {', '.join(failed) or 'none'}; left for another call: {', '.join(left) or 'none'}"
+    )
     return 1 if failed else 0
 
 

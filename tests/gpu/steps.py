@@ -65,7 +65,10 @@ class Step:
 def machine() -> dict[str, Any]:
     """Describe what is measured on: the device, the versions and the commit."""
     asked = subprocess.run(
-        ["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, capture_output=True, text=True
+        ["git", "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     return {
         "device": torch.cuda.get_device_name() if HAS_GPU else platform.machine(),

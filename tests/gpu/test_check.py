@@ -56,10 +56,12 @@ def test_a_call_goes_on_where_the_last_one_ended(tmp_path, monkeypatch):
 
 def test_what_another_device_found_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(check, "_run_one", lambda step, limit: {"figure": limit})
-    other = {"machine": {"device": "another"}, "steps": {"a": {"figure": 0}}}
+    machine = {"device": "another", "commit": "0123abcd-dirty"}
+    other = {"machine": machine, "steps": {"a": {"figure": 0}}}
     (tmp_path / "gpu.json").write_text(json.dumps(other))
     results = check.run(tmp_path, 50, [Step("a", dict, 5, 20)])
     assert results["steps"] == {"a": {"figure": 20}}
+    assert json.loads((tmp_path / "gpu-0123abcd-dirty.json").read_text()) == other
 
 
 def test_a_step_that_fails_or_hangs_is_noted(monkeypatch):

@@ -111,10 +111,10 @@ def trained_with_rows(text, architecture="lstm", **settings):
 def test_auto_is_bf16_where_a_trial_finds_it_faster_by_a_tenth(
     text, times, precision, said, budget, monkeypatch
 ):
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: times)
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (times, {}))
     assert trained(text, **budget) == (precision, [said])
     # The answer is kept: a seed is to give the same weights tomorrow, and resuming asks no more.
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: 3.05 - times)
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (3.05 - times, {}))
     assert trained(text, **budget) == (precision, [said])
     resume("x")
 
@@ -133,7 +133,7 @@ def test_processors_without_instructions_for_bf16_try_nothing(text, monkeypatch)
 
 def test_minutes_are_measured_in_the_precision_that_was_chosen(text, monkeypatch):
     seen = []
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: 2.0)
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (2.0, {}))
     monkeypatch.setattr(
         choosing,
         "speeds_by_threads",
@@ -144,9 +144,35 @@ def test_minutes_are_measured_in_the_precision_that_was_chosen(text, monkeypatch
     assert set(seen) == {"bf16"}
 
 
+@pytest.mark.parametrize("times", [2.0, 0.5])
+def test_the_trial_of_bf16_also_measures_the_speed(text, times, monkeypatch):
+    """With no time left for more, the size is chosen by it, not by the usual machine's speed."""
+    speeds = {"bf16": 5e4, "float32": 5e4 / times}
+    now = [0.0]
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
+
+    def tried(*_):
+        now[0] += 10
+        return times, speeds
+
+    monkeypatch.setattr(choosing, "bf16_speedup", tried)
+    monkeypatch.setattr(choosing, "speeds_by_threads", lambda *_: pytest.fail("measured"))
+    said = []
+    train(
+        [text],
+        architecture="lstm",
+        name="x",
+        settings={**LARGE, "minutes": 1.0},
+        report=lambda event: said.append(event.text) if isinstance(event, Notice) else None,
+        stop_after=1,
+    )
+    enough = f"the budget is enough for {60 * max(speeds.values()):,.0f} tokens"
+    assert any(enough in line for line in said)
+
+
 def test_without_a_cache_the_trial_still_decides(text, tmp_path, monkeypatch):
     monkeypatch.setattr(choosing, "keep_measurement", lambda *_: None)
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: 2.0)
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (2.0, {}))
     assert trained(text)[0] == "bf16"
 
 
@@ -165,7 +191,7 @@ def test_a_trial_compares_speeds_in_turn(slow, monkeypatch):
 
     monkeypatch.setattr(speed, "speed", measured)
     monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
-    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
+    found, _ = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
     assert found == pytest.approx(1 / 3 if slow == "bf16" else 3)
     assert asked == ["bf16", "float32"] * 4  # in 0.8 seconds of this clock
 
@@ -177,7 +203,8 @@ def test_a_trial_ends_after_a_step_of_each_where_steps_are_long(monkeypatch):
         speed, "speed", lambda _, __, config: 5.0 if config.precision == "bf16" else 2.0
     )
     monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
-    assert speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline()) == 2.5
+    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
+    assert found == (2.5, {"bf16": 5.0, "float32": 2.0})
 
 
 @pytest.fixture
@@ -278,7 +305,7 @@ def test_what_diverges_in_bf16_trains_in_float32(monkeypatch):
         raise SeqgenError("training has diverged")
 
     monkeypatch.setattr(speed, "speed", diverges)
-    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
+    found, _ = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
     assert speed.faster_precision(found) == "float32"
 
 
@@ -326,7 +353,8 @@ def test_trials_of_long_steps_end(rows, window, monkeypatch):
     model.embedding.register_forward_pre_hook(compute)
     fits = {"seq_len": window, "batch_size": rows, "precision": "float32"}
     training = replace(SHORT, **fits, minutes=0.2)
-    assert speed.bf16_speedup(model, batches, training, Deadline()) == pytest.approx(3)
+    found, _ = speed.bf16_speedup(model, batches, training, Deadline())
+    assert found == pytest.approx(3)
     assert now[0] < 20
     began = now[0]
     speeds = speed.speeds_by_threads(model, batches, training, Deadline())
@@ -374,7 +402,7 @@ def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
     monkeypatch.setattr(speed, "_losses", losses)
     rates = {"bf16": 3.0, "float32": 1.0}
     monkeypatch.setattr(speed, "speed", lambda _, __, config: rates[config.precision])
-    found = speed.bf16_speedup(*untrained(), SHORT, Deadline())
+    found, _ = speed.bf16_speedup(*untrained(), SHORT, Deadline())
     assert found == (3.0 if taken else 0.0)
     (first, exact), (second, rounded) = asked
     assert (first, second) == ("float32", "bf16")
@@ -384,7 +412,8 @@ def test_bf16_is_not_taken_where_it_costs_loss(worse, taken, monkeypatch):
 def test_losses_are_compared_only_where_bf16_is_faster(monkeypatch):
     monkeypatch.setattr(speed, "speed", lambda *_: 1.0)
     monkeypatch.setattr(speed, "_losses", lambda *_: pytest.fail("compared"))
-    assert speed.bf16_speedup(*untrained(), SHORT, Deadline()) == 1.0
+    found, _ = speed.bf16_speedup(*untrained(), SHORT, Deadline())
+    assert found == 1.0
 
 
 def test_steps_use_what_was_measured_first_and_keep_to_it(monkeypatch):

@@ -151,8 +151,9 @@ def test_figures_are_those_of_the_part_that_fitted_nothing(
     assert result.val_loss == pytest.approx(-column(whole, half).mean(), abs=1e-6)
     each = [-column(one, half).mean() for one in parts]
     assert found["losses"] == pytest.approx(each, abs=1e-6) and found["tokens"] == len(half)
-    assert f"held-out text from character {stored.scored_from + 1:,} on" in result.protocol
+    assert f"the last {len(half):,} held-out characters" in result.protocol
     (score,) = records(capsys, "perplexity", "-m", "t", "-q")
+    assert score["protocol"] == result.protocol
     assert score["characters"] == len(half)
     assert score["nats_per_token"] == pytest.approx(result.val_loss, abs=1e-6)
     assert score["bits_per_char"] == pytest.approx(result.val_bits_per_char, abs=1e-6)

@@ -93,12 +93,13 @@ def test_of_a_token_file_no_more_is_scored_than_of_its_text(text, tmp_path, caps
     found = train([tokens], name="tokens", architecture="lstm", settings=TIMED)
     begin = store.find("tokens").scored_from
     assert begin == store.find("text").scored_from > 0
-    assert f"from character {begin + 1:,} on" in found.protocol
     (score,) = records(capsys, "perplexity", "-m", "tokens", "-q")
+    assert score["protocol"] == found.protocol
+    assert f"the last {score['characters']:,} held-out characters" in found.protocol
     assert score["nats_per_token"] == pytest.approx(found.val_loss, abs=1e-5)
 
 
 def test_what_is_to_be_compared_scores_all_that_is_held_out(text, monkeypatch):
     monkeypatch.setattr(session, "affordable_share", lambda *arguments: 0.25)
     found = train([text], name="t", architecture="lstm", settings=TIMED, scores_all=True)
-    assert store.find("t").scored_from == 0 and "from character" not in found.protocol
+    assert store.find("t").scored_from == 0 and "held-out" not in found.protocol

@@ -102,8 +102,8 @@ def test_a_network_and_an_n_gram_model_are_stored_as_one(text, capsys, more):
         if "direction" not in more:
             assert found["network_loss"] == pytest.approx(loss_of(network, half), abs=1e-5)
     assert found["mixture_loss"] == result.val_loss < found["network_loss"]
-    assert "held-out text from character" in result.protocol
     (score,) = records(capsys, "perplexity", "-m", "t", "-q")
+    assert score["protocol"] == result.protocol and "held-out characters" in result.protocol
     assert score["nats_per_token"] == pytest.approx(result.val_loss, abs=1e-6)
     assert score["bits_per_char"] == pytest.approx(result.val_bits_per_char, abs=1e-6)
     assert (score["tokens"], score["characters"]) == (found["tokens"], len(half))

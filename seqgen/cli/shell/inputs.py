@@ -139,12 +139,14 @@ class Input:
         identity: equal for the same file under another name.
         content: a regular file, or what comes by a pipe.
         as_text: a document is read as it is, not its text.
+        part: which part of a held-out text it is, for protocols; None for the whole.
     """
 
     name: str
     identity: Identity | None
     content: Path | Pipe
     as_text: bool = False
+    part: str | None = None
 
     @property
     def title(self) -> str:

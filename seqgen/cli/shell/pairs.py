@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from seqgen import hooks
 from seqgen.cli.shell.inputs import Input, Inputs, Pipe
@@ -59,11 +59,13 @@ class PairsOf:
         name: what records call them.
         open: returns them, for a value of `newlines`.
         vectors: whether their sources are a file of vectors.
+        part: None, for the whole; see `Input`.
     """
 
     name: str
     open: Callable[[str], Pairs]
     vectors: bool = False
+    part: ClassVar[str | None] = None
 
 
 ScoredInput = Input | PairsOf
@@ -194,28 +196,24 @@ def held_out_input(models: Sequence[LoadedModel], quiet: bool) -> ScoredInput:
         SeqgenError: a model holds out nothing, or other text than another.
     """
     from seqgen.scoring.compare import common_text, share_held_out_text
+    from seqgen.scoring.perplexity import last_held_out
 
-    names = " and ".join(loaded.stored.name for loaded in models)
-    if models[0].conditioning.in_pairs:
-        pairs = held_out_pairs_by(models)
-        if not quiet:
-            announce(f"scoring the held-out {models[0].conditioning.noun} of {names}")
-        return pairs
-    path = models[0].stored.validation_text
-    if path is None:
-        raise SeqgenError(f"{models[0].stored.name} has no held-out text; give a text file")
-    alone = len(models) == 1 and not models[0].stored.scored_from
-    if alone or share_held_out_text(models):
-        held_out, part = path, "the held-out text"
+    first, what = models[0], f"the held-out {models[0].conditioning.noun}"
+    path = first.stored.validation_text
+    alone = len(models) == 1 and not first.stored.scored_from
+    if first.conditioning.in_pairs:
+        held_out = held_out_pairs_by(models)
+    elif path is None:
+        raise SeqgenError(f"{first.stored.name} has no held-out text; give a text file")
+    elif alone or share_held_out_text(models):
+        held_out = Input("validation", None, path)
     else:
         text = common_text(models)
-        held_out, part = (
-            Pipe(iter([text.encode()])),
-            f"the last {count(len(text))} held-out characters",
-        )
+        what = last_held_out(len(text))
+        held_out = Input("validation", None, Pipe(iter([text.encode()])), part=what)
     if not quiet:
-        announce(f"scoring {part} of {names}")
-    return Input("validation", None, held_out)
+        announce(f"scoring {what} of {' and '.join(loaded.stored.name for loaded in models)}")
+    return held_out
 
 
 def as_text(loaded: LoadedModel, given: ScoredInput) -> Iterable[str] | Pairs:

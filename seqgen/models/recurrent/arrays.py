@@ -88,8 +88,7 @@ class RecurrentArrays(RecurrentStack, NeuralArrays):
     def run_program(
         self, program: Program, ids: np.ndarray, state: RecurrentState
     ) -> list[np.ndarray]:
-        inputs = [self.layers[0].product(ids), *itertools.chain(*state.layers)]
-        return program(len(ids), inputs)
+        return program(len(ids), [self.layers[0].product(ids), *itertools.chain(*state.layers)])
 
     @functools.cached_property
     def program(self) -> Program | None:
