@@ -23,8 +23,9 @@ from seqgen.training.run import Hooks, Listener, Run
 # Speeds are measured in slices of a trial, each of at least a step, until the two fastest of every
 # way to train agree to within a share of them, or the trial has been long.
 SLICE_SECONDS, LEAST_SLICES, AGREEMENT, LONG_TRIAL_SECONDS = 0.1, 3, 0.03, 5.0
-# A trial takes at most this share of the time that is left for trials.
-SHARE_OF_TIME_LEFT = 0.4
+# A trial takes at most this share of the time that is left for trials, but so many seconds for
+# three slices of two ways to train: the first slice of each sets up, and other work slows some.
+SHARE_OF_TIME_LEFT, SHORTEST_TRIAL_SECONDS = 0.4, 0.6
 MEASURED_SECONDS = 0.8  # of a compiled model
 # bf16 is worth its rounding from this speedup on.
 LEAST_BF16_SPEEDUP = 1.1
@@ -103,7 +104,8 @@ def highest(measures: Sequence[Callable[[], float]], deadline: Deadline) -> list
     kernels only slow steps down.
     """
     values: list[list[float]] = [[] for _ in measures]
-    slot, done = Deadline.after(min(LONG_TRIAL_SECONDS, SHARE_OF_TIME_LEFT * deadline.left)), False
+    seconds = max(SHORTEST_TRIAL_SECONDS, SHARE_OF_TIME_LEFT * deadline.left)
+    slot, done = Deadline.after(min(LONG_TRIAL_SECONDS, seconds)), False
     while not done:
         for measure, found in zip(measures, values, strict=True):
             found.append(measure())
@@ -226,8 +228,7 @@ def compiled_speedup(
     Returns:
         The ratio and None; or 0 and why it cannot be compiled here.
     """
-    deadline = Deadline()
-    batches = with_short_steps(model, batches, [training], deadline)
+    batches = with_short_steps(model, batches, [training], Deadline())
     why_not = _trainer(model, batches, training).compile()
     if why_not is not None:
         return 0.0, why_not
@@ -241,7 +242,7 @@ def compiled_speedup(
         model.forget_compiled()
         return speed(model, batches, training)
 
-    return speed_ratio(compiled, plain, deadline), None
+    return speed_ratio(compiled, plain, Deadline()), None
 
 
 def _trainer(
