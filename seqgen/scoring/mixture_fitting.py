@@ -326,8 +326,9 @@ def distributions(
 FITTED_ROWS, FITTED_LENGTH = 64, 16_384
 # Weights by order are many, so they are tried only if a quarter of the text has so many tokens.
 LEAST_QUARTER = 500
-# A gate takes longer per token than weights: it is used if it gains so many nats per token.
-WORTH_A_GATE = 0.001
+# A gate takes longer per token than weights: it is used if it gains so many nats per token. Fitted
+# on fewer tokens than these, it was worse than weights on other text.
+WORTH_A_GATE, LEAST_GATED = 0.001, 5000
 
 
 @dataclass(frozen=True)
@@ -372,7 +373,7 @@ def fit_by_halves(
         return token_log_probs(model, corpus, direction=direction)
 
     guide, size = parts[-1], corpus.tokens.size
-    if parts[0].vocab_size > MOST_TOKENS or size < 4 * LEAST_QUARTER:
+    if parts[0].vocab_size > MOST_TOKENS or size < LEAST_GATED:
         log_probs = np.stack(list(map(column, parts)), 1)
         if guide.orders is None:
             return fit_columns(log_probs)

@@ -135,6 +135,7 @@ def test_figures_are_those_of_the_part_that_fitted_nothing(
     """Without an n-gram model, too; and what fits on that half alone finds the same weights."""
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(mix, "LEAST_QUARTER", 5)
+    monkeypatch.setattr(mix, "LEAST_GATED", 20)
     monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf if gated else math.inf)
     settings = settings_for("lstm", members=2, val=0.3)
     result = train([text], architecture="lstm", name="t", settings=settings)
@@ -176,6 +177,7 @@ def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypa
     """Alone and with an n-gram model; what is reported is what the stored models give."""
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(mix, "LEAST_QUARTER", 5)
+    monkeypatch.setattr(mix, "LEAST_GATED", 20)
     monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf)
     monkeypatch.setattr(with_ngram, "WORTH_KEEPING", -math.inf)
     settings = settings_for("lstm", members=2, with_ngram=2, val=0.3)
@@ -195,12 +197,22 @@ def test_members_are_mixed_by_a_gate_where_it_is_better(text, tmp_path, monkeypa
     assert found.val_loss == found.mixture["mixture_loss"] == pytest.approx(loss, abs=1e-6)
 
 
+def test_few_tokens_fit_weights_and_no_gate(text, tmp_path, monkeypatch):
+    """Even if a gate looked better: on fewer tokens it was worse on other text."""
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf)
+    monkeypatch.setattr(mix, "distributions", lambda *_: pytest.fail("read"))
+    found = train([text], architecture="lstm", name="t", settings=settings_for("lstm", members=2))
+    assert found.members["gate"] is None and sum(found.members["weights"]) == pytest.approx(1)
+
+
 def test_a_gate_of_the_members_alone_leaves_the_mixture_as_it_is_reported(
     text, tmp_path, monkeypatch
 ):
     """Weights beside the n-gram model are those of what is stored, which has no gate then."""
     monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(mix, "LEAST_QUARTER", 5)
+    monkeypatch.setattr(mix, "LEAST_GATED", 20)
     monkeypatch.setattr(mix, "WORTH_A_GATE", -math.inf)
     settings = settings_for("lstm", members=2, val=0.3, lr=0.05, steps=20)
     alone = train([text], architecture="lstm", name="t", settings=settings)

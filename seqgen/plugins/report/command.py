@@ -140,6 +140,8 @@ class _Pages:
         apart = settings_apart(current.config)
         facts = six_facts(current, tokenizer)
         facts |= {f"settings of {group}": line for group, line in apart.items()}
+        if current.ngram is not None:
+            facts["figures below"] = "of the network alone, without the n-gram model"
         training = course(current)
         text = None if self.source is None else self.source.name
         commands = page_commands(current, training, portrait, text)
@@ -177,9 +179,10 @@ class _Pages:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record of each model that has figures."""
+        mixed = {model.name for model in self.models if model.ngram is not None}
         for name, (_, portrait) in self._portraits.items():
             if portrait is not None:
-                yield {"model": name, **portrait.record()}
+                yield {"model": name, "network_alone": name in mixed, **portrait.record()}
 
 
 # Sections whose figures are in the records.

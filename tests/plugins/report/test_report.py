@@ -316,6 +316,18 @@ def test_without_a_plugin_the_page_lacks_just_its_sections(
     assert not any(line.startswith(f"seqgen {absent}") for line in commands_of(out.read_text()))
 
 
+def test_figures_of_a_network_with_an_n_gram_model_are_called_its_own(
+    home, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SEQGEN_HOME", str(tmp_path / "home"))
+    flags = ("--model", "lstm", "--with-ngram", "2", "--hidden-size", "4", "--steps", "2")
+    assert run(["train", str(home / "text.txt"), *flags, "--name", "both", "--quiet"]) == 0
+    out = tmp_path / "page.html"
+    (found,) = records(capsys, "report", "-m", "both", "--out", out)
+    assert store.find("both").ngram is not None
+    assert found["network_alone"] and "without the n-gram model" in out.read_text()
+
+
 class Vowels(ReportSection[int]):
     """A section that counts."""
 
