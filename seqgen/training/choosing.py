@@ -75,6 +75,9 @@ TRIAL_SHARE = 0.03
 # Where that is less than so many seconds, nothing is tried: unless a speed is known, a machine is
 # taken to compute so many operations a second, which decides for the smallest size.
 SHORTEST_TRIALS, USUAL_OPERATIONS = 0.5, 1e10
+# From so many minutes on, a moment is taken even then: to measure the speed of the smallest size,
+# and for bf16, which may be twice as fast.
+MEASURED_FROM_MINUTES, BF16_TRIAL_SECONDS = 0.75, 1.5
 # An imported model is tried with windows of so many tokens, and given no shorter ones unless it has
 # them itself; longer ones are to leave so many steps.
 TRIED_WINDOW, LEAST_TUNING_STEPS = 64, 100
@@ -173,10 +176,9 @@ class SpeedTrial:
             return None
         with restored_randomness(self.device):
             trained = self.model(), self.batches(), self.training
-            speedup, speeds = bf16_speedup(*trained, self.deadline)
-        for kind, speed in speeds.items():
-            trial = replace(self, training=replace(self.training, precision=kind))
-            trial.keep_speeds({self.training.row_threads or 1: speed})
+            speedup, measured = bf16_speedup(*trained, self.deadline)
+        for way, speed in measured:
+            replace(self, training=way).keep_speeds({way.row_threads or 1: speed})
         found = {"times_as_fast": speedup}
         kept = ranks.run_on_leader(lambda: keep_measurement(self._about(question), found))
         return (kept or found)["times_as_fast"]
@@ -365,7 +367,7 @@ def _largest_size(
 
     *larger, smallest = _allowed_sizes(plan, prepared)
     least = trial_of(smallest)
-    if deadline.is_over:
+    if deadline.is_over and plan.training.minutes < MEASURED_FROM_MINUTES:
         least = replace(least, estimate=USUAL_OPERATIONS / (6 * least.parameters))
     for size in larger:
         # No larger model is faster. So most need no trial, which may take them minutes.
@@ -407,8 +409,7 @@ def suits_transformer(
         return trial.tokens >= least
     training = plan.resolve(prepared, device, lambda event: None)
     in_epoch = prepared.batches_for(plan.model_class, training).steps_per_epoch
-    epochs = Budget.of(training, in_epoch).steps / in_epoch
-    return epochs * prepared.train.scored >= least
+    return Budget.of(training, in_epoch).steps / in_epoch * prepared.train.scored >= least
 
 
 def _allowed_sizes(plan: Plan, prepared: Prepared) -> list[Size]:
@@ -493,11 +494,12 @@ def choose_for_machine(trial: SpeedTrial, report: Report) -> TrainingConfig:
 
 def _choose_precision(trial: SpeedTrial, report: Report) -> TrainingConfig:
     """Choose bf16 if a trial shows that it trains at least a tenth faster, else float32."""
+    if trial.deadline.is_over and (trial.training.minutes or 0) >= MEASURED_FROM_MINUTES:
+        trial = replace(trial, deadline=Deadline.after(BF16_TRIAL_SECONDS))
     training, speedup = choose_trial_precision(trial)
     if speedup is not None:
-        measured = f"bf16 is {speedup:.2f} times as fast as float32 here"
-        if not speedup:
-            measured = "in bf16 the first steps reach higher losses"
+        fast = f"bf16 is {speedup:.2f} times as fast as float32 here"
+        measured = fast if speedup else "in bf16 the first steps reach higher losses"
         report(Notice(text=f"training in {training.precision}: {measured}", detail=True))
     return training
 

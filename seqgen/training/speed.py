@@ -156,25 +156,26 @@ def speed_ratio(one: Callable[[], float], other: Callable[[], float], deadline: 
 
 def bf16_speedup(
     model: NeuralLanguageModel, batches: Batches, training: TrainingConfig, deadline: Deadline
-) -> tuple[float, dict[Precision, float]]:
-    """Measure the training speed in bf16 over float32.
+) -> tuple[float, list[tuple[TrainingConfig, float]]]:
+    """Measure the training speed in bf16 over float32, with rows divided among threads if possible.
 
     Returns:
         The ratio; 0 if the loss suffers from bf16, where it diverges or the first steps reach a
-        higher loss than in float32. And both speeds, in tokens per second; none if it diverges.
+        higher loss than in float32. And both ways to train with their speeds, in tokens per second;
+        none if it diverges.
     """
-    untrained = copy_network(model)
-    ways = [replace(training, precision=kind, compile=False) for kind in ("bf16", "float32")]
+    untrained, rows = copy_network(model), ways_to_divide(model, training)[-1]
+    ways = [replace(rows, precision=kind, compile=False) for kind in ("bf16", "float32")]
     try:
-        in_bf16, in_float32 = fastest(model, batches, ways, deadline)
-        speedup, speeds = in_bf16 / in_float32, {"bf16": in_bf16, "float32": in_float32}
+        speeds = fastest(model, batches, ways, deadline)
+        speedup, measured = speeds[0] / speeds[1], list(zip(ways, speeds, strict=True))
         if faster_precision(speedup) == "bf16":
             batches = with_short_steps(model, batches, ways, deadline)
             if _loss_gap(untrained, batches, ways[1]) > MOST_LOSS_GAP:
-                return 0.0, speeds
+                return 0.0, measured
     except SeqgenError:
-        return 0.0, {}
-    return speedup, speeds
+        return 0.0, []
+    return speedup, measured
 
 
 def _loss_gap(model: NeuralLanguageModel, batches: Batches, training: TrainingConfig) -> float:

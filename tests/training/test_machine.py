@@ -111,10 +111,10 @@ def trained_with_rows(text, architecture="lstm", **settings):
 def test_auto_is_bf16_where_a_trial_finds_it_faster_by_a_tenth(
     text, times, precision, said, budget, monkeypatch
 ):
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (times, {}))
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (times, []))
     assert trained(text, **budget) == (precision, [said])
     # The answer is kept: a seed is to give the same weights tomorrow, and resuming asks no more.
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (3.05 - times, {}))
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (3.05 - times, []))
     assert trained(text, **budget) == (precision, [said])
     resume("x")
 
@@ -133,7 +133,7 @@ def test_processors_without_instructions_for_bf16_try_nothing(text, monkeypatch)
 
 def test_minutes_are_measured_in_the_precision_that_was_chosen(text, monkeypatch):
     seen = []
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (2.0, {}))
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (2.0, []))
     monkeypatch.setattr(
         choosing,
         "speeds_by_threads",
@@ -151,9 +151,9 @@ def test_the_trial_of_bf16_also_measures_the_speed(text, times, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
 
-    def tried(*_):
+    def tried(model, batches, training, until):
         now[0] += 10
-        return times, speeds
+        return times, [(replace(training, precision=kind), speeds[kind]) for kind in speeds]
 
     monkeypatch.setattr(choosing, "bf16_speedup", tried)
     monkeypatch.setattr(choosing, "speeds_by_threads", lambda *_: pytest.fail("measured"))
@@ -172,7 +172,7 @@ def test_the_trial_of_bf16_also_measures_the_speed(text, times, monkeypatch):
 
 def test_without_a_cache_the_trial_still_decides(text, tmp_path, monkeypatch):
     monkeypatch.setattr(choosing, "keep_measurement", lambda *_: None)
-    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (2.0, {}))
+    monkeypatch.setattr(choosing, "bf16_speedup", lambda *_: (2.0, []))
     assert trained(text)[0] == "bf16"
 
 
@@ -203,8 +203,9 @@ def test_a_trial_ends_after_a_step_of_each_where_steps_are_long(monkeypatch):
         speed, "speed", lambda _, __, config: 5.0 if config.precision == "bf16" else 2.0
     )
     monkeypatch.setattr(speed, "_loss_gap", lambda *_: 0.0)
-    found = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
-    assert found == (2.5, {"bf16": 5.0, "float32": 2.0})
+    found, measured = speed.bf16_speedup(*untrained(), choosing.TrainingConfig(steps=5), Deadline())
+    assert found == 2.5
+    assert [(way.precision, rate) for way, rate in measured] == [("bf16", 5.0), ("float32", 2.0)]
 
 
 @pytest.fixture
