@@ -14,6 +14,7 @@ from seqgen.hashing import uniforms
 from seqgen.text.corpus import Corpus, gather_corpus, slice_items
 from seqgen.text.framing import Framing
 from seqgen.text.reading import Survey, Text, lines
+from seqgen.text.sources import take_spans
 from seqgen.text.tokenfile import MARK, TokenFile
 from seqgen.text.tokenizers.base import line_blocks
 from seqgen.text.training_files import training_files
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from seqgen.text.tokenizers import Tokenizer
 
 Chunks = Callable[[], Iterator[str]]
+# Held-out lines that are kept in memory to be put in order.
+LINES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -60,16 +63,21 @@ def split_text(
     if config.documents == "stream":
         cut = stream_cut(text, int((1 - fraction) * facts.characters + 1e-9), tokenizer)
         return Split(lambda: text.chunks(0, cut), lambda: text.chunks(cut))
-    held = held_out_lines(facts.lines, fraction, config.split_seed)
+    drawn = draw_held_out(facts.lines, fraction, config.split_seed)
 
-    def part(held_out: bool) -> Iterator[str]:
-        return (
-            line
-            for line, out in zip(lines(text.chunks(), text.name), held, strict=True)
-            if out == held_out
-        )
+    def chosen(mask: np.ndarray) -> Iterator[str]:
+        """Read some lines, in the order of the text."""
+        read = zip(lines(text.chunks(), text.name), mask, strict=True)
+        return (line for line, wanted in read if wanted)
 
-    return Split(lambda: part(False), lambda: part(True))
+    def held_out() -> Iterator[str]:
+        """Read the held-out lines as drawn, in one pass over the text for so many of them."""
+        for at in range(0, drawn.size, LINES_AT_ONCE):
+            some = drawn[at : at + LINES_AT_ONCE]
+            found = list(chosen(_mask(some, facts.lines)))
+            yield from (found[place] for place in np.searchsorted(np.sort(some), some))
+
+    return Split(lambda: chosen(~_mask(drawn, facts.lines)), held_out)
 
 
 def held_out_files(config: DataConfig) -> tuple[Path, ...]:
@@ -106,10 +114,24 @@ def stream_cut(text: Text, at: int, tokenizer: Tokenizer | type[Tokenizer]) -> i
 
 def held_out_lines(count: int, fraction: float, seed: int) -> np.ndarray:
     """Draw the held-out lines, at least one, as a mask (count,) of bool."""
-    draws = uniforms(seed, np.arange(count))
-    held = np.zeros(count, dtype=bool)
-    held[np.argsort(draws, kind="stable")[: max(1, round(fraction * count))]] = True
-    return held
+    return _mask(draw_held_out(count, fraction, seed), count)
+
+
+def _mask(numbers: np.ndarray, count: int) -> np.ndarray:
+    mask = np.zeros(count, dtype=bool)
+    mask[numbers] = True
+    return mask
+
+
+def draw_held_out(count: int, fraction: float, seed: int) -> np.ndarray:
+    """Draw the numbers (M,) of the held-out lines, at least one, in random order.
+
+    So each part of the held-out text is like the whole, even of a sorted file. The last line of
+    all, which may lack its newline, stays the last.
+    """
+    drawn = np.argsort(uniforms(seed, np.arange(count)), kind="stable")
+    drawn = drawn[: max(1, round(fraction * count))]
+    return drawn[np.argsort(drawn == count - 1, kind="stable")]
 
 
 def require_nonempty_parts(train_tokens: int, val_tokens: int | None, documents: Documents) -> None:
@@ -132,6 +154,8 @@ def held_out_path(val: str) -> Path | None:
 
 TokenParts = tuple[Corpus, Corpus, Survey]
 PIECE = 1 << 22
+# Held-out documents that are taken from a token file at once.
+TAKEN = 1 << 12
 # How far before a mark to look for the beginning of its line, in tokens.
 LOOK_BACK = 1 << 20
 
@@ -238,11 +262,14 @@ def _within_block(file: TokenFile, block: int, at: int) -> tuple[int, int, int] 
 
 
 def _split_lines(file: TokenFile, fraction: float, seed: int) -> TokenParts:
-    held = held_out_lines(file.corpus.ends.size, fraction, seed)
-    framing = Framing.of(file.tokenizer, "line")
+    corpus, framing = file.corpus, Framing.of(file.tokenizer, "line")
+    drawn = draw_held_out(corpus.ends.size, fraction, seed)
+    held = _mask(drawn, corpus.ends.size)
+    some = (drawn[at : at + TAKEN] for at in range(0, drawn.size, TAKEN))
+    held_out = (take_spans(corpus.tokens, corpus.starts, corpus.ends, one)[0] for one in some)
     train, val = (
-        gather_corpus(_chosen(file.corpus, chosen), framing, file.tokenizer)
-        for chosen in (~held, held)
+        gather_corpus(pieces, framing, file.tokenizer)
+        for pieces in (_chosen(corpus, ~held), held_out)
     )
     characters, sizes = file.sections["characters"], file.sections["bytes"]
     facts = Survey(

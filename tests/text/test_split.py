@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from seqgen.errors import SeqgenError, UsageError
 from seqgen.settings import DataConfig
 from seqgen.text import reading
+from seqgen.text import split as splitting
 from seqgen.text.reading import Text, lines, survey
 from seqgen.text.split import held_out_fraction, held_out_lines, require_nonempty_parts, split_text
 from seqgen.text.tokenizers import KINDS
@@ -78,11 +79,21 @@ def test_lines_are_held_out_at_random(documents, seed, end, tmp_path):
         assert len(list(lines([val]))) == max(1, round(len(all_lines) / 10))
 
 
-def test_the_order_of_lines_is_kept_in_both_parts(tmp_path):
+def test_the_order_of_lines_is_kept_in_training_and_random_in_what_is_held_out(
+    tmp_path, monkeypatch
+):
     text = "".join(f"{n:03}\n" for n in range(200))
     train, val = divided(tmp_path, text, documents="line")
-    assert train.split() == sorted(train.split()) and val.split() == sorted(val.split())
-    assert len(val.split()) == 20
+    assert train.split() == sorted(train.split())
+    assert len(val.split()) == 20 and set(val.split()).isdisjoint(train.split())
+    # Of a sorted list, the first half of what is held out is like the second.
+    first, second = np.split(np.array(list(map(int, val.split()))), 2)
+    assert min(second) < max(first) and min(first) < max(second)
+    order = np.argsort(val.split())
+    assert (np.diff(order) < 0).any() and (np.diff(order) > 0).any()
+    monkeypatch.setattr(splitting, "LINES_AT_ONCE", 7)  # and three passes read the same
+    assert divided(tmp_path, text, documents="line") == (train, val)
+    monkeypatch.undo()
     assert divided(tmp_path, text, documents="line") == (train, val)
     assert divided(tmp_path, text, documents="line", split_seed=1) != (train, val)
     # A tenth at random is not the last tenth, and it is spread over the text.

@@ -133,6 +133,7 @@ def test_a_stream_is_divided_as_its_text_would_be(tokenizers, tmp_path, kind, te
 @pytest.mark.parametrize("text", [PROSE, ENDLESS])
 def test_lines_are_divided_as_their_text_would_be(tokenizers, tmp_path, monkeypatch, kind, text):
     monkeypatch.setattr(splitting, "PIECE", 50)
+    monkeypatch.setattr(splitting, "TAKEN", 2)
     (tmp_path / "plain.txt").write_bytes(text.encode())
     tokenizer, plain = tokenizers[kind], Text((tmp_path / "plain.txt",))
     write_token_file(tmp_path / "x.tok", [text], tokenizer, "line")

@@ -55,7 +55,7 @@ from seqgen.training.events import EncodingProgress, Notice, Report
 
 # Files of so many bytes are encoded once, into the cache, and mapped from there.
 LARGE = 64 << 20
-CACHE_FORMAT = 1
+CACHE_FORMAT = 2  # 2: held-out lines are in random order
 
 
 def is_large(paths: Sequence[Path]) -> bool:
