@@ -14,7 +14,7 @@ BROUGHT = {
     "data": ("token-statistics", "seqgen data"),
     "dynamic": ("--dynamic", "--dynamic-decay", "--dynamic-segment"),
     "exchange": (
-        *("huggingface", "marian", "sentencepiece", "hf:"),
+        *("blank", "huggingface", "marian", "sentencepiece", "hf:"),
         *("seqgen import", "seqgen export", "seqgen push"),
     ),
     "explain": ("explained-tokens", "search-tree"),
@@ -33,6 +33,7 @@ BROUGHT = {
         "tag",
         "classifier",
         "tagger",
+        "uncased",
         "wordpiece",
         "char-cnn",
         "seqgen fill",
@@ -83,6 +84,6 @@ BROUGHT = {
     "textbook": ("textbook-rule",),
     "trackers": ("--log", "--tensorboard"),
     "tune": ("seqgen find-lr", "seqgen tune", "seqgen sweep", "--print-jobs"),
-    "vectors": ("glove", "word2vec", "seqgen vectors"),
+    "vectors": ("glove", "text-vectors", "word2vec", "seqgen vectors"),
     "window": ("window",),
 }

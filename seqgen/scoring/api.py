@@ -16,7 +16,6 @@ from seqgen.engines.ops import ops_of, without_gradients
 from seqgen.errors import UsageError
 from seqgen.generation import beam_search, prompts, sample, suggest, text_batch
 from seqgen.scoring import compare as comparing
-from seqgen.scoring import embedding
 from seqgen.scoring.evaluate import held_out
 from seqgen.scoring.perplexity import Perplexity, perplexity
 from seqgen.settings import require
@@ -158,13 +157,13 @@ class Model:
                 longer than its window.
         """
         loaded = self.loaded.network_for("embed")
-        embedding.require_hidden_states(loaded)
+        embedder = hooks.load_method("embedding", "text-vectors", "embed")(loaded)
         several = list(_several(texts))
         require(bool(several), "give the texts to embed")
         (read,) = prompts.batches(loaded, several, len(several))
         added = [len(one.tokens) - len(loaded.ids(one.text)) for one in read]
         pairs = zip(read, added, strict=True)
-        vectors = [[*embedding.embed(loaded, *pair)][-1] for pair in pairs]
+        vectors = [[*embedder.embed(*pair)][-1] for pair in pairs]
         return vectors[0] if isinstance(texts, str) else np.stack(vectors)
 
     def tokens(self, text: str) -> tuple[int, ...]:

@@ -182,6 +182,7 @@ def test_score_is_that_of_the_function():
         model.score("ten ants", no_ends=True)
 
 
+@needs("vectors")
 def test_vectors_of_texts():
     model = seqgen.load(STORED / "models" / "lstm-char")
     texts = ["ten ants", "tea", ""]
@@ -202,9 +203,18 @@ def test_vectors_of_texts():
 @pytest.mark.parametrize(
     ("name", "call", "says"),
     [
-        ("ngram-kn", lambda model: model.embed("a"), "no hidden states"),
-        ("lstm-char", lambda model: model.embed([]), "give the texts to embed"),
-        ("lstm-char", lambda model: model.embed(["a", "~"]), "does not know '~'"),
+        pytest.param(
+            *("ngram-kn", lambda model: model.embed("a"), "no hidden states"),
+            marks=needs("vectors"),
+        ),
+        pytest.param(
+            *("lstm-char", lambda model: model.embed([]), "give the texts to embed"),
+            marks=needs("vectors"),
+        ),
+        pytest.param(
+            *("lstm-char", lambda model: model.embed(["a", "~"]), "does not know '~'"),
+            marks=needs("vectors"),
+        ),
         ("lstm-char", lambda model: model.logits("a~"), "does not know '~'"),
         ("lstm-char", lambda model: model.logits("\ud800"), "not UTF-8"),
         ("lstm-char", lambda model: model.logits("a", labels=["b"]), "without labels"),
@@ -218,7 +228,10 @@ def test_vectors_of_texts():
         ),
         ("lstm-char", lambda model: model.chat("a", best=2), "there is no option 'best'"),
         ("seq2seq", lambda model: model.logits("a"), "for models of text"),
-        ("seq2seq", lambda model: model.embed("a"), "is for models of text"),
+        pytest.param(
+            *("seq2seq", lambda model: model.embed("a"), "is for models of text"),
+            marks=needs("vectors"),
+        ),
     ],
 )
 def test_what_a_model_cannot_do_is_said(name, call, says):

@@ -87,7 +87,11 @@ WHITE_SPACE = [
 
 
 @pytest.mark.parametrize(
-    "kind", ["whitespace", "uncased", pytest.param("wordpiece", marks=needs("labels"))]
+    "kind",
+    [
+        "whitespace",
+        *(pytest.param(kind, marks=needs("labels")) for kind in ("uncased", "wordpiece")),
+    ],
 )
 @pytest.mark.parametrize("space", sorted(set(WHITE_SPACE) - {"\n"}), ids=ascii)
 def test_white_space_between_tokens_is_part_of_no_unknown(kind, space):
@@ -276,7 +280,7 @@ def test_every_kind_of_old_model_is_computed_again(kind, tmp_path, home, capsys)
     if kind == "mixture":
         other = ("--tokenizer", "word", "--documents", "line", "--model", "ngram", "--order", 2)
         records(capsys, "train", *files, "--name", "n", "--quiet", *other)
-        records(capsys, "mix", "m", "n", "--name", "both")
+        records(capsys, "mix", "m", "n", "--name", "both", "--weights", "0.5,0.5")
     stored = store.find("both" if kind == "mixture" else "m")
     record, size = stored.record, len(HELD_OUT.encode())
     new = dict(record["result"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from seqgen import hooks, registry, store
 
-TOKENIZERS = ("char", "byte", "word", "whitespace", "uncased", "bpe", "unigram")
+TOKENIZERS = ("char", "byte", "word", "whitespace", "bpe", "unigram")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 

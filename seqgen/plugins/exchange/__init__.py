@@ -59,6 +59,7 @@ PLUGIN = Plugin(
     },
     model_sources={"hf": "exchange:find_or_import"},
     stored_tokenizers={
+        "blank": "blank:BlankTokenizer",
         "huggingface": "imported_tokenizers:HuggingFaceTokenizer",
         "marian": "imported_tokenizers:MarianTokenizer",
         "sentencepiece": "imported_tokenizers:WholeSentencepieceTokenizer",

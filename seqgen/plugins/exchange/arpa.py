@@ -30,11 +30,12 @@ from seqgen.models.ngram.arrays import NOTHING, Level
 from seqgen.models.ngram.look_ups import look_up
 from seqgen.models.ngram.model import NGram
 from seqgen.models.ngram.settings import NGramConfig
+from seqgen.plugins.exchange.blank import BlankTokenizer
 from seqgen.settings import DataConfig, Documents
 from seqgen.store.formats import ImportedModel, ModelToExport
 from seqgen.text.framing import Framing
 from seqgen.text.tokenizers import Tokenizer
-from seqgen.text.tokenizers.word import BlankTokenizer, WhitespaceTokenizer
+from seqgen.text.tokenizers.word import WhitespaceTokenizer
 
 LN10 = math.log(10)
 ZERO = -99.0

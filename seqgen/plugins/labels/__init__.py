@@ -18,7 +18,10 @@ PLUGIN = Plugin(
         "task:MASKED_LM",
         "task:BIDIRECTIONAL",
     ),
-    tokenizers={"wordpiece": "wordpiece:WordPieceTokenizer"},
+    tokenizers={
+        "uncased": "uncased:UncasedTokenizer",
+        "wordpiece": "wordpiece:WordPieceTokenizer",
+    },
     methods={"input": {"char-cnn": "models.char_cnn_piece:CharCNNPiece"}},
     options={"recipe": "options:FeatureFlags"},
 )

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from seqgen import hooks
 from seqgen.plugins.serve.protocol import Refused, read_prompts, require_length, typed
-from seqgen.scoring.embedding import embed, require_hidden_states
 
 if TYPE_CHECKING:
     from seqgen.generation.prompts import Prompt
@@ -26,13 +26,13 @@ class EmbeddedTexts:
     """Parsed request for embeddings.
 
     Attributes:
-        loaded: the model.
+        embedder: computes the vectors; see the plugin `vectors`.
         texts: with their tokens.
         added: how many start tokens stand before each.
         encoded: send the numbers as base64.
     """
 
-    loaded: LoadedModel
+    embedder: Any
     texts: Sequence[Prompt]
     added: Sequence[int]
     encoded: bool
@@ -46,7 +46,7 @@ class EmbeddedTexts:
     def records(self) -> Iterator[dict[str, Any] | None]:
         """Yield the record of each text; None after a part of one."""
         for text, added in zip(self.texts, self.added, strict=True):
-            for vector in embed(self.loaded, text, added, READ_BETWEEN):
+            for vector in self.embedder.embed(text, added, READ_BETWEEN):
                 if vector is None:
                     yield None
                     continue
@@ -68,9 +68,9 @@ def read_inputs(fields: dict[str, Any], loaded: LoadedModel, limits: ServeOption
     if "input" not in fields:
         raise Refused("input must be a text, or a list of texts", param="input")
     loaded = loaded.network_for("/v1/embeddings")
-    model = require_hidden_states(loaded)
+    embedder = hooks.load_method("embedding", "text-vectors", "/v1/embeddings")(loaded)
     texts, added = read_prompts(fields["input"], loaded, limits, "input")
-    if model.window is not None:
+    if (window := embedder.model.window) is not None:
         for text in texts:
-            require_length(text, f"{loaded.name} reads", model.window, "input")
-    return EmbeddedTexts(loaded, texts, added, form == FORMATS[1])
+            require_length(text, f"{loaded.name} reads", window, "input")
+    return EmbeddedTexts(embedder, texts, added, form == FORMATS[1])

@@ -1,4 +1,4 @@
-"""Word and text vectors: word2vec, GloVe, nearest neighbours and analogies.
+"""Vectors of words and texts: word2vec, GloVe, nearest neighbours and analogies.
 
 Pages: docs/vectors.md
 """
@@ -12,6 +12,7 @@ PLUGIN = Plugin(
         "vectors": Command("command:vectors", "Measure", work="reads"),
     },
     tasks=("task:WORD_VECTORS",),
+    methods={"embedding": {"text-vectors": "embedder:TextEmbedder"}},
     formats={
         "word2vec": ModelFormat(
             form="lines", importer="files:read_model", recogniser="files:begins"

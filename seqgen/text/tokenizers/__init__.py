@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,52 +11,48 @@ from seqgen import hooks
 from seqgen.errors import SeqgenError, UsageError, first_line, look_up
 from seqgen.text.tokenizers.base import Decoder, Tokenizer, read_facts
 
-
-class TokenizerKinds(Mapping[str, type[Tokenizer]]):
-    """Registry of tokenizer classes by kind, from the core and plugins, imported on demand.
-
-    Args:
-        targets: "module:class" of those of the core, by kind; modules of this package.
-        of_plugins: the hook that names those of plugins, by kind.
-    """
-
-    def __init__(
-        self,
-        targets: Mapping[str, str],
-        of_plugins: Callable[[], Mapping[str, tuple[hooks.InstalledPlugin, str]]],
-    ) -> None:
-        self._targets = targets
-        self._of_plugins = of_plugins
-
-    def __getitem__(self, name: str) -> type[Tokenizer]:
-        if name in self._targets:
-            module, _, cls = self._targets[name].partition(":")
-            return getattr(importlib.import_module(f"{__name__}.{module}"), cls)
-        plugin, target = self._of_plugins()[name]
-        return plugin.load(target)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self._targets, **self._of_plugins()})
-
-    def __len__(self) -> int:
-        return len({**self._targets, **self._of_plugins()})
-
-
+# Those of the core, by kind: modules of this package, and classes.
 TRAINED = {
     "char": "char:CharTokenizer",
     "byte": "byte:ByteTokenizer",
     "word": "word:WordTokenizer",
     "whitespace": "word:WhitespaceTokenizer",
-    "uncased": "word:UncasedTokenizer",
     "bpe": "sentencepiece:BPETokenizer",
     "unigram": "sentencepiece:UnigramTokenizer",
 }
+
+
+class TokenizerKinds(Mapping[str, type[Tokenizer]]):
+    """Registry of tokenizer classes by kind, from the core and plugins, imported on demand.
+
+    Args:
+        points: the hooks that name those of plugins.
+    """
+
+    def __init__(self, *points: str) -> None:
+        self._points = points
+
+    def __getitem__(self, name: str) -> type[Tokenizer]:
+        if name in TRAINED:
+            module, _, cls = TRAINED[name].partition(":")
+            return getattr(importlib.import_module(f"{__name__}.{module}"), cls)
+        plugin, target = self._of_plugins[name]
+        return plugin.load(target)
+
+    @property
+    def _of_plugins(self) -> dict[str, tuple[hooks.InstalledPlugin, str]]:
+        return {k: v for point in self._points for k, v in hooks.by_name(point).items()}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*TRAINED, *self._of_plugins])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
 # What `--tokenizer` names, and what a stored model may have.
-KINDS = TokenizerKinds(TRAINED, lambda: hooks.by_name("tokenizers"))
-STORED = TokenizerKinds(
-    TRAINED | {"blank": "word:BlankTokenizer"},
-    lambda: {**hooks.by_name("tokenizers"), **hooks.by_name("stored_tokenizers")},
-)
+KINDS = TokenizerKinds("tokenizers")
+STORED = TokenizerKinds("tokenizers", "stored_tokenizers")
 
 
 def kind_in(folder: Path) -> str | None:

@@ -141,30 +141,6 @@ class WhitespaceTokenizer(SpacedTokenizer):
         return rest_of_token.end() if rest_of_token else min(at, len(text))
 
 
-class BlankTokenizer(WhitespaceTokenizer):
-    """Text split on runs of ASCII white space, as in KenLM; U+00A0 is part of a word."""
-
-    kind = "blank"
-    pattern = re.compile(r"\n|\S+", re.ASCII)
-    split = pattern.findall
-    inside = re.compile(r"(?<=\S)\S+", re.ASCII)
-
-
-class UncasedTokenizer(SpacedTokenizer):
-    """Lower-case words and punctuation marks; white space and case are lost.
-
-    `So, he said:` is `so` `,` `he` `said` `:`. A word is the same token wherever it stands in a
-    text, as a bag of words needs it: the first one of a sentence, too.
-    """
-
-    kind = "uncased"
-    pattern = re.compile(r"\n|\w+(?:['\u2019]\w+)*|[^\w\s]")
-
-    @classmethod
-    def split(cls, text: str) -> list[str]:
-        return [word.lower() for word in cls.pattern.findall(text)]
-
-
 class SpacedDecoder(Decoder):
     """Incremental decoder that puts one space between two tokens of the same line."""
 

@@ -501,5 +501,5 @@ def test_a_tokenizer_over_bytes_from_elsewhere():
 
 
 def test_tokenizers_that_change_texts_are_known():
-    for kind, keeps in (("char", True), ("word", True), ("whitespace", False), ("uncased", False)):
+    for kind, keeps in (("char", True), ("word", True), ("whitespace", False)):
         assert keeps_texts(KINDS[kind].train(["The day is here . \n The day\n"])) == keeps

@@ -396,7 +396,7 @@ def test_merges_that_no_scores_give_are_refused():
             marks=needs("labels"),
         ),
         ("word", "it cannot split texts into whole words"),
-        ("uncased", "it cannot split texts into whole words"),
+        pytest.param("uncased", "it cannot split texts into whole words", marks=needs("labels")),
     ],
 )
 def test_vocabularies_that_llama_cpp_reads_otherwise_are_refused(kind, reason):

@@ -217,6 +217,7 @@ def embed(client, status=200, **fields):
     return answer.json() if status == 200 else answer.json()["error"]
 
 
+@needs("vectors")
 def test_embeddings_are_the_mean_of_transformers_last_hidden_states(client, folder):
     texts = ["the cat", "a dog's log", "12 years old: the mat " * 12]
     answer = embed(client, input=texts)
@@ -233,6 +234,7 @@ def test_embeddings_are_the_mean_of_transformers_last_hidden_states(client, fold
     assert answer["usage"] == {"prompt_tokens": total, "total_tokens": total}
 
 
+@needs("vectors")
 def test_embeddings_as_base64_and_of_ids(client):
     (plain,) = embed(client, input="the cat")["data"]
     ids = client.post("/tokenize", json={"model": "smol", "prompt": "the cat"}).json()["tokens"]
@@ -243,6 +245,7 @@ def test_embeddings_as_base64_and_of_ids(client):
     assert np.linalg.norm(plain["embedding"]) == pytest.approx(1, abs=1e-6)
 
 
+@needs("vectors")
 def test_embeddings_of_a_network_trained_here_and_of_nothing(client):
     loaded = load(LSTM, work=Work())
     letters = [c for c in "the cat" if loaded.tokenizer.first_unknown(c) is None]
@@ -271,6 +274,7 @@ def beside_ngrams(tmp_path, monkeypatch):
     thread.join()
 
 
+@needs("vectors")
 def test_embeddings_of_a_network_with_an_n_gram_model_are_those_of_the_network(beside_ngrams):
     stored = find("t")
     assert stored.ngram is not None
@@ -282,6 +286,7 @@ def test_embeddings_of_a_network_with_an_n_gram_model_are_those_of_the_network(b
     assert np.allclose(one["embedding"], mean / np.linalg.norm(mean), atol=1e-5)
 
 
+@needs("vectors")
 def test_embeddings_of_a_mixture_name_its_parts(beside_ngrams):
     error = embed(beside_ngrams, status=400, model=f"{LSTM}+{NGRAM}", input="the cat")
     assert "/v1/embeddings takes one of its parts, lstm-char or ngram-char" in error["message"]
