@@ -133,6 +133,7 @@ def compare(
     if compared.models and run_task_variant(context, compared.models):
         return
     from seqgen.scoring.compare import compare as compared_by
+    from seqgen.scoring.perplexity import last_held_out
 
     given = files.data, files.source, files.target
     loaded = compared.load(machine, looked_up, [file for file in given if file is not None])
@@ -144,6 +145,9 @@ def compare(
     by_bleu = None
     if loaded[0].conditioning.is_source and tests.bleu:
         by_bleu = translating(translation, TranslationScores(metric=("bleu",)), scoring.batch_size)
+    part = None
+    if files.file is None and any(one.stored.scored_from for one in loaded):
+        part = last_held_out(len(text))
     records = compared_by(
         loaded,
         text,
@@ -151,6 +155,7 @@ def compare(
         translating=by_bleu,
         seed=seed.seed,
         resamples=tests.resamples,
+        part=part,
     )
     if not out.records(records):
         put_columns(_columns(records), sorted(records, key=lambda one: -one.bits_per_byte))

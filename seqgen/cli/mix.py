@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from seqgen import store
 from seqgen.cli.shell.flags import takes_options
 from seqgen.cli.shell.inputs import Inputs
 from seqgen.cli.shell.model_options import ExactMachine
@@ -96,6 +97,10 @@ def mix(mixing: Mixing, machine: ExactMachine, out: RecordedOutput) -> None:
     work = Work.of_files([] if fit in (None, HELD_OUT) else [fit])
     loaded = combine(mixing.parts, machine.device, machine.precision, work)
     out.uses([loaded])
+    for name in mixing.parts:
+        if by := getattr(store.find_all(name), "by", None):
+            given = "" if mixing.by == by else f"; --by {by} fits them for all parts"
+            out.notice(f"the weights of {name} that depend on the context are left out{given}")
     source = _text(loaded, None if fit == HELD_OUT else fit, not mixing.weights, out)
     with notify_if_slow(lambda event: out.notice(event.text), "scoring a text with the parts"):
         mixed = store_mixture(

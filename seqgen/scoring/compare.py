@@ -247,6 +247,7 @@ def compare(
     translating: Translating | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
+    part: str | None = None,
 ) -> list[Comparison]:
     """Score one text under several models; return their rows in the order given.
 
@@ -258,6 +259,7 @@ def compare(
         translating: how sources are translated; None for no translations.
         seed: of the resampling.
         resamples: of the text's blocks, the same for all models.
+        part: which part of a held-out text it is, for the protocol; None for the whole.
 
     Raises:
         UsageError: two models have one name, or the stride does not suit a window; or a model
@@ -276,7 +278,7 @@ def compare(
         _size_and_time(loaded)
         | figures
         | {
-            "protocol": protocol(loaded, scoring),
+            "protocol": protocol(loaded, scoring, part=part),
             "precision": loaded.precision,
             "signature": scoring_signature(
                 "compare", loaded, scoring, digest_of(scored_text), bootstrap=resamples, seed=seed

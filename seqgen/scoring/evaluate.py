@@ -11,7 +11,13 @@ from seqgen.errors import SeqgenError, UsageError
 from seqgen.generation.passages import ContinuationProtocol, continue_passages, find_passages
 from seqgen.metrics.bleu import corpus_score
 from seqgen.metrics.diversity import diversity
-from seqgen.scoring.perplexity import for_model, open_held_out, perplexity, scoring_signature
+from seqgen.scoring.perplexity import (
+    for_model,
+    last_held_out,
+    open_held_out,
+    perplexity,
+    scoring_signature,
+)
 from seqgen.scoring.translations import Translating, translate, translation_record
 from seqgen.settings.scoring import BleuOptions, FileMeasure, Scoring, TextMeasure
 from seqgen.text.pairs import Pairs
@@ -19,9 +25,12 @@ from seqgen.text.tokenfile import TokenFile
 from seqgen.wording import ShortRepr
 
 if TYPE_CHECKING:
+    from seqgen.settings import Documents
     from seqgen.store.loaded import LoadedModel
 
 BOOTSTRAP = 1000
+# A part of a stream begins after a line if one ends within this share of it or so many characters.
+NEAR, NEAR_CHARACTERS = 0.125, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +137,7 @@ def evaluate(
         SeqgenError: there is no text, or none that can be continued; or of all that applies
             (`to_measure.lenient`) nothing can be had.
     """
+    given = text is not None
     text, file = _read(loaded, text, file, to_measure)
     score, figures_of_texts, missing = None, {}, {}
 
@@ -142,10 +152,10 @@ def evaluate(
 
     if to_measure.perplexity:
         scored = [text] if isinstance(text, str) else text
-        scoring = to_measure.scoring
-        score = attempt(
-            "perplexity", lambda: asdict(perplexity(loaded, scored, file=file, scoring=scoring))
-        )
+        about = {"file": file, "scoring": to_measure.scoring}
+        if not given and isinstance(text, str) and loaded.stored.scored_from:
+            about["part"] = last_held_out(len(text))
+        score = attempt("perplexity", lambda: asdict(perplexity(loaded, scored, **about)))
     if to_measure.writes:
         what, write = "continuations", _continue
         if loaded.conditioning.is_source:
@@ -272,6 +282,17 @@ def held_out_text(loaded: LoadedModel, whole: bool = False) -> str:
     if isinstance(text, TokenFile):
         raise _lost(text, f"{loaded.stored.name} holds out")
     return text
+
+
+def begin_of_part(text: str, share: float, documents: Documents) -> int:
+    """Return where the last `share` of a text begins: after a line, of a stream if one is near."""
+    size = int(share * len(text))
+    place = len(text) - size
+    if place <= 0:
+        return 0
+    begin = text.find("\n", place - 1, len(text) - 1) + 1 or text.rfind("\n", 0, place) + 1
+    far = documents == "stream" and abs(begin - place) > max(NEAR * size, NEAR_CHARACTERS)
+    return place if far or not begin else begin
 
 
 def _lost(file: TokenFile, what: str | None = None) -> SeqgenError:

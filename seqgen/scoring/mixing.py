@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from seqgen import __version__, store
 from seqgen.interrupts import ending_as_ctrl_c
+from seqgen.scoring.evaluate import begin_of_part
 from seqgen.scoring.mixture_fitting import By, fit_mixture, require_fit_by, with_weights
 from seqgen.scoring.perplexity import Perplexity, perplexity
 from seqgen.settings import require
@@ -37,12 +38,12 @@ class MixtureRecord:
         path: its folder.
         parts: the names of its parts.
         weights: theirs, in that order.
-        nll_nats: the total of the text that the weights were fitted on, or that all parts hold
-            out; None where there is none.
+        nll_nats: the total of the text that the weights were fitted on, or of the held-out text
+            that its figures are about; None where there is none.
         by_order: the weights for each order matched, from 0 on; None where they are the same.
         gate: the coefficients of a gate, which is used instead of weights; None without one.
         held_out_loss: in nats per token, of the second half of what all parts hold out, if the
-            weights were fitted on the first; None otherwise.
+            weights were fitted on the first; None otherwise. Of a text it is also `val_loss`.
     """
 
     name: str
@@ -115,7 +116,7 @@ def store_mixture(
         weights: one for each part; fitted to the text if None.
         text: what no part was trained on.
         held_out: the text is what all parts hold out: weights are fitted on its first half, and
-            its figures are the mixture's.
+            the figures of the second are the mixture's; of pairs, those of both.
         by: see `fit_mixture`.
         copy: keep copies of the parts in the mixture's folder, so that it works elsewhere.
         overwrite: replace a model of that name.
@@ -132,16 +133,26 @@ def store_mixture(
     store.check_free(name, overwrite)
     require(weights is None or by is None, f"--by {by} fits the weights: leave out --weights")
     require_fit_by(by, loaded)
-    scoring, loss = Scoring(batch_size=batch_size), None
+    scoring, loss, rest = Scoring(batch_size=batch_size), None, None
     if weights is not None:
         check_weights(weights, len(parts))
         mixed = with_weights(loaded, [weight / sum(weights) for weight in weights])
     else:
         require(text is not None, "there is no text to fit the weights on")
-        mixed, loss = fit_mixture(loaded, text(loaded), scoring, by=by, half=held_out)
+        fitted_on = text(loaded)
+        if held_out and not isinstance(fitted_on, TokenFile | Pairs):
+            whole = "".join(fitted_on)
+            half = begin_of_part(whole, 0.5, loaded.data.documents)
+            fitted_on, rest = [whole[:half]], [whole[half:]]
+        by_tokens = held_out and rest is None
+        mixed, loss = fit_mixture(loaded, fitted_on, scoring, by=by, half=by_tokens)
+    if rest is not None:
+        begin = loaded.stored.scored_from + half
+        mixed = replace(mixed, stored=replace(mixed.stored, fitted_to=begin))
     scored = None
     if text is not None:  # by the mixture itself: exactly what `perplexity` will find for it
-        scored = perplexity(mixed, text(mixed), scoring=scoring)
+        scored = perplexity(mixed, rest or text(mixed), scoring=scoring)
+        loss = scored.nats_per_token if rest else loss
     folder = write_stored(
         mixed,
         name=name,
@@ -149,7 +160,7 @@ def store_mixture(
         copy=copy,
         overwrite=overwrite,
         result=_validation(scored) if held_out else None,
-        about={"held_out_loss": loss},
+        about={"held_out_loss": None if rest else loss},
     )
     recipe = mixed.stored
     return MixtureRecord(

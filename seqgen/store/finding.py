@@ -163,7 +163,8 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
         for part, share in _shares(model)
     ]
     parts, shares = zip(*each, strict=True)
-    return StoredMixture(parts[0].path, parts, shares)
+    fitted_to = max(model.scored_from for model in models)
+    return StoredMixture(parts[0].path, parts, shares, fitted_to=fitted_to)
 
 
 def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:

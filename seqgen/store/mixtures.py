@@ -35,12 +35,14 @@ class StoredMixture(StoredModel):
         by_order: for each number of tokens that the n-gram part may match of a context, the
             weights there; empty where the weights are the same in every context.
         gate: the coefficients of a gate, used instead of weights; empty without one.
+        fitted_to: where the part of the held-out text ends that these were fitted on.
     """
 
     parts: tuple[StoredModel, ...]
     weights: tuple[float, ...]
     by_order: tuple[tuple[float, ...], ...] = ()
     gate: tuple[tuple[float, ...], ...] = ()
+    fitted_to: int = 0
 
     @property
     def by(self) -> str | None:
@@ -70,8 +72,8 @@ class StoredMixture(StoredModel):
 
     @property
     def scored_from(self) -> int:
-        """Where the part of the held-out text begins that no part was fitted on."""
-        return max(part.scored_from for part in self.parts)
+        """Where the part of the held-out text begins that nothing was fitted on."""
+        return max(self.fitted_to, *(part.scored_from for part in self.parts))
 
     @property
     def size(self) -> int:
@@ -309,6 +311,7 @@ def write_mixture(
         with folder.writing(folders[0]):
             tokenizer.save(folder.path / folders.pop(0))
     groups = {"model": size, "training": {}, "data": data, "parts": facts}
+    groups |= {"scored_from": mixture.scored_from} if mixture.scored_from else {}
     folder.write_config(layout.MIXTURE, **groups)
     for part in folders:
         if (first.path / part).is_dir():

@@ -12,11 +12,10 @@ import torch
 
 from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.inference import InferenceModel
-from seqgen.scoring.evaluate import held_out_text
+from seqgen.scoring.evaluate import begin_of_part, held_out_text
 from seqgen.scoring.loop import parallel_rows
 from seqgen.scoring.mixture_fitting import FittedByHalves, fit_by_halves, fitting_part
 from seqgen.scoring.perplexity import for_model, totals_of
-from seqgen.settings.data import Documents
 from seqgen.store.loaded import LoadedModel
 
 # Characters on which a model's scoring speed is measured: few, and more where these take less than
@@ -25,8 +24,9 @@ TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 500), 0.04, 2000
 # Tokens on which weights are fitted first, to see how long that takes, the most rows that they are
 # read in, and the fewest tokens of a row.
 FITTED_FIRST, MOST_ROWS, LEAST_ROW = 2500, 32, 256
-# A part of a stream begins after a line if one ends within this share of it or so many characters.
-NEAR, NEAR_CHARACTERS = 0.125, 1000
+# Each fit is on so many times the tokens of the one before, at most; on enough for a gate, a token
+# takes about so many times as long.
+GROWTH, GATED_COST = 3, 4
 
 Result = TypeVar("Result")
 
@@ -34,8 +34,8 @@ Result = TypeVar("Result")
 def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Result:
     """Fit on as much of a text as a time allows.
 
-    Fitting on a small part shows how much that is. If that is less than twice the small part, the
-    first fit counts.
+    Fitting on a small part shows how much that is. Larger parts follow, as long as the next one
+    would be twice as large.
 
     Args:
         fit: takes how many tokens to fit on.
@@ -44,11 +44,16 @@ def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Resul
     """
     if math.isinf(seconds) or size <= FITTED_FIRST:
         return fit(size)
-    began = time.monotonic()
-    fitted = fit(FITTED_FIRST)
-    took = time.monotonic() - began
-    possible = min(size, int(FITTED_FIRST * (seconds - took) / took))
-    return fit(possible) if possible >= 2 * FITTED_FIRST else fitted
+    end = time.monotonic() + seconds
+    tokens, cost = FITTED_FIRST, GATED_COST
+    while True:
+        began = time.monotonic()
+        fitted = fit(tokens)
+        now = time.monotonic()
+        possible = min(size, GROWTH * tokens, int(tokens * (end - now) / (cost * (now - began))))
+        if possible < 2 * tokens:
+            return fitted
+        tokens, cost = possible, 1
 
 
 def fit_on_first_half(
@@ -93,17 +98,6 @@ def score_alone(parts: Sequence[LoadedModel], begin: int) -> list[ScoreTotals]:
     """Score the parts of a model on its held-out text, from a character on."""
     text = held_out_text(parts[0], whole=True)[begin:]
     return [totals_of(one, [text], for_model(one))[0] for one in parts]
-
-
-def begin_of_part(text: str, share: float, documents: Documents) -> int:
-    """Return where the last `share` of a text begins: after a line, of a stream if one is near."""
-    size = int(share * len(text))
-    place = len(text) - size
-    if place <= 0:
-        return 0
-    begin = text.find("\n", place - 1, len(text) - 1) + 1 or text.rfind("\n", 0, place) + 1
-    far = documents == "stream" and abs(begin - place) > max(NEAR * size, NEAR_CHARACTERS)
-    return place if far or not begin else begin
 
 
 def affordable_share(loaded: LoadedModel, text: str, seconds: float) -> float:

@@ -21,7 +21,7 @@ from seqgen.store.loading import Work, load
 from seqgen.training.train import train
 
 TEXT = "the cat sat on the mat\nthe dog sat on the cat\n\na dog and a cat\nthe mat\n" * 8
-HELD_OUT = "the dog sat on a mat\na cat and a dog\n"
+HELD_OUT = "a cat dog on a mat the\na cat and a dog\n"
 
 
 def trained(folder, name, architecture="ngram", text=TEXT, held_out=HELD_OUT, **more):
@@ -58,8 +58,10 @@ def models(trained_once, tmp_path, monkeypatch):
 def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
     """Fitted by EM, like `perplexity --fit` on the same text; read back by name and path."""
     text = models / "half.txt"
-    text.write_text(HELD_OUT[: len(HELD_OUT) // 2])
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "-q")
+    half = store.find("M").scored_from
+    assert HELD_OUT[half:] == "a cat and a dog\n"  # the second half begins a line
+    text.write_text(HELD_OUT[:half])
     first = ["name", "path", "parts", "weights", "nll_nats", "by_order"]
     assert list(mixed) == [*first, "gate", "held_out_loss"]
     assert mixed["by_order"] is None and mixed["gate"] is None
@@ -70,7 +72,8 @@ def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
     for of in ("M", mixed["path"], "latest"):
         (found,) = records(capsys, "perplexity", "-m", of, "-q")
         assert (found["model"], found["nll_nats"]) == ("M", mixed["nll_nats"])
-    (given,) = records(capsys, "perplexity", "-m", fitted["model"], "-q")
+    (rest := models / "rest.txt").write_text(HELD_OUT[half:])
+    (given,) = records(capsys, "perplexity", rest, "-m", fitted["model"], "-q")
     assert given["nll_nats"] == pytest.approx(mixed["nll_nats"], rel=1e-6)
     (again,) = records(capsys, "perplexity", "-m", "M", "--fit", text, "-q")
     assert again["model"] == fitted["model"]  # what the weights stand for can be typed
@@ -79,43 +82,58 @@ def test_the_stored_mixture_is_what_the_same_weights_give(models, capsys):
 @pytest.mark.fast_for("by0", rest="slow")
 @pytest.mark.parametrize("by", [(), ("--by", "order"), ("--by", "context")])
 def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
-    """The weights are those of the first half, and the loss is of the second, by hand."""
+    """The weights are those of the first half, and the figures of the second, by hand."""
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", *by, "-q")
     assert run(["mix", "A", "B", "--name", "N", *by]) == 0
     said = f"{mixed['held_out_loss']:.4f} nats/token on the half"
     assert said in capsys.readouterr().err
-    assert run(["models", "show", "M"]) == 0
-    assert f"{said} that fitted no weights" in capsys.readouterr().out
     corpora = {name: load(name, "cpu") for name in "AB"}
-    ids = corpora["A"].tokenizer.encode(HELD_OUT).tolist()
-    columns = []
-    for loaded in corpora.values():
-        past = torch.tensor([[loaded.framing.start, *ids[:-1]]])
-        with torch.no_grad():
-            log_probs = loaded.model(past)[0].log_softmax(-1)[0]
-        columns.append(log_probs[range(len(ids)), ids].double())
-    columns, half = torch.stack(columns, 1), len(ids) // 2
+    half = store.find("M").scored_from
+    parts = []
+    for text in (HELD_OUT[:half], HELD_OUT[half:]):  # each from the start of a text
+        ids, columns = corpora["A"].tokenizer.encode(text).tolist(), []
+        for loaded in corpora.values():
+            past = torch.tensor([[loaded.framing.start, *ids[:-1]]])
+            with torch.no_grad():
+                log_probs = loaded.model(past)[0].log_softmax(-1)[0]
+            columns.append(log_probs[range(len(ids)), ids].double())
+        parts.append(torch.stack(columns, 1))
 
-    def loss(weight, part):
+    def loss(weight, columns):
         rows = torch.tensor([weight, 1 - weight], dtype=torch.float64).log()
-        return -(columns[part] + rows).logsumexp(1).mean().item()
+        return -(columns + rows).logsumexp(1).mean().item()
 
     grid = [n / 1000 for n in range(1, 1000)]
-    best = min(grid, key=lambda weight: loss(weight, slice(half)))
+    best = min(grid, key=lambda weight: loss(weight, parts[0]))
     assert mixed["weights"][0] == pytest.approx(best, abs=2e-3)
     if not by:
-        expected = loss(mixed["weights"][0], slice(half, None))
+        expected = loss(mixed["weights"][0], parts[1])
         assert mixed["held_out_loss"] == pytest.approx(expected, abs=1e-4)
     record = store.find_all("M").record
-    assert record["held_out_loss"] == mixed["held_out_loss"]
-    (whole,) = records(capsys, "perplexity", "-m", "M", "-q")
-    assert record["result"]["val_loss"] == pytest.approx(whole["nll_nats"] / len(ids))
+    assert record["result"]["val_loss"] == mixed["held_out_loss"]
+    (found,) = records(capsys, "perplexity", "-m", "M", "-q")
+    assert found["characters"] == len(HELD_OUT) - half
+    assert record["result"]["val_loss"] == pytest.approx(found["nats_per_token"])
+    assert f"the last {found['characters']} held-out characters" in found["protocol"]
     # No weights that were fitted elsewhere, or given, have such a figure.
     (models / "fit.txt").write_text(TEXT)
     given = ("--weights", "0.5,0.5"), ("--fit", models / "fit.txt")
     for how in given:
         (other,) = records(capsys, "mix", "A", "B", *how, "-q")
         assert other["held_out_loss"] is None
+
+
+def test_what_weights_of_a_part_were_fitted_on_is_not_scored(models, capsys):
+    from seqgen.training.session import keep_settings
+
+    keep_settings(store.find("B"), scored_from=9)
+    (mixed,) = records(capsys, "perplexity", "-m", "A+B", "-q")
+    assert mixed["characters"] == len(HELD_OUT) - 9
+    (given,) = records(capsys, "mix", "A", "B", "--name", "M", "--weights", "0.5,0.5", "-q")
+    assert given["nll_nats"] == pytest.approx(mixed["nll_nats"])
+    assert store.find("M").scored_from == 9
+    records(capsys, "mix", "A", "B", "--name", "N", "-q")
+    assert store.find("N").scored_from > 9
 
 
 def test_given_weights_and_another_text(models, capsys):

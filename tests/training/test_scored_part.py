@@ -1,9 +1,12 @@
 """The part of a held-out text that a time is enough to score."""
 
+import math
+
 import pytest
 from helpers_cli import records
 
 from seqgen import store
+from seqgen.scoring.mixture_fitting import LEAST_GATED
 from seqgen.training import scored_part, session
 from seqgen.training.train import train
 
@@ -103,3 +106,25 @@ def test_what_is_to_be_compared_scores_all_that_is_held_out(text, monkeypatch):
     monkeypatch.setattr(session, "affordable_share", lambda *arguments: 0.25)
     found = train([text], name="t", architecture="lstm", settings=TIMED, scores_all=True)
     assert store.find("t").scored_from == 0 and "held-out" not in found.protocol
+
+
+@pytest.mark.parametrize("cost", [1e-6, 1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("gated", [1, 4])
+def test_weights_are_fitted_on_what_a_time_allows(cost, gated, monkeypatch):
+    """A fit on enough tokens for a gate takes longer per token; the time is kept all the same."""
+    clock, sizes = [0.0], []
+    monkeypatch.setattr(scored_part.time, "monotonic", lambda: clock[0])
+
+    def fit(tokens):
+        sizes.append(tokens)
+        clock[0] += tokens * cost * (gated if tokens >= LEAST_GATED else 1)
+        return tokens
+
+    size, seconds = 50_000, 1.0
+    assert scored_part.fit_within(fit, size, seconds) == sizes[-1]
+    assert sizes == sorted(sizes) and sizes[0] == scored_part.FITTED_FIRST
+    assert clock[0] <= max(seconds, 1.001 * sizes[0] * cost)
+    if clock[0] < seconds / 2:  # what is left would have been enough for twice as many
+        left, per_token = seconds - clock[0], cost * (4 if len(sizes) == 1 else gated)
+        assert sizes[-1] == size or 2 * sizes[-1] > min(size, left / per_token)
+    assert scored_part.fit_within(fit, size, math.inf) == size

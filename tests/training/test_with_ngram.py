@@ -120,6 +120,12 @@ def next_log_probs(loaded) -> np.ndarray:
 def test_it_is_listed_shown_compared_and_scored_as_one(text, capsys):
     trained(text, with_ngram=3)
     trained(text, "alone")
+    part = store.find("t").record["result"]["protocol"].split("; ")[-1]
+    assert part.startswith("the last ") and part.endswith(" held-out characters")
+    (measured,) = records(capsys, "eval", "-m", "t", "-q")
+    assert measured["perplexity"]["protocol"].endswith(f"; {part}")
+    for compared in records(capsys, "compare", "t", "alone", "--resamples", 2, "-q"):
+        assert compared["protocol"].endswith(f"; {part}")
     rows = {row["name"]: row for row in records(capsys, "models")}
     assert rows["t"]["architecture"] == "lstm + 3-gram"
     (shown,) = records(capsys, "models", "show", "t")
@@ -440,6 +446,24 @@ def test_mixing_takes_both_parts(text, capsys, copy):
     share = store.mixture_weights(store.find("c"))[0][0]
     assert given.weights == pytest.approx((0.6 * share, 0.6 * (1 - share), 0.4))
     load("c:0.6+b:0.4")
+
+
+def test_mixing_says_that_weights_by_context_are_left_out(text, capsys):
+    trained(text, "a", with_ngram=2)
+    trained(text, "b", seed=2)
+    keep_settings(
+        store.find("a"), ngram={**store.find("a").config["ngram"], "by_order": [], "gate": []}
+    )
+    assert run(["mix", "b", "a", "--name", "m"]) == 0
+    assert "left out" not in capsys.readouterr().err
+    table = [[0.6, 0.4]] * 2
+    keep_settings(store.find("a"), ngram={**store.find("a").config["ngram"], "by_order": table})
+    assert run(["mix", "b", "a", "--name", "n"]) == 0
+    err = capsys.readouterr().err
+    said = "the weights of a that depend on the context are left out"
+    assert f"{said}; --by order fits them for all parts" in err
+    assert run(["mix", "b", "a", "--name", "o", "--by", "order"]) == 0
+    assert said in (err := capsys.readouterr().err) and "fits them" not in err
 
 
 def test_what_cannot_be_mixed_is_refused_in_one_line(text, capsys):

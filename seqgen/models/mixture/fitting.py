@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seqgen.engines.ops import ArrayOps, Leaf, ops_of
+from seqgen.engines.ops import Leaf, ops_of
 from seqgen.models.inference import InferenceModel
 from seqgen.models.scores import ScoreDetail, Scores
 from seqgen.models.state import State
@@ -64,17 +64,18 @@ def fit_weights(
     """
     log_probs = np.asarray(log_probs, np.float64)
     log_probs = log_probs[(log_probs > -np.inf).any(1)]
-    parts = log_probs.shape[1]
+    tokens, parts = log_probs.shape
+    best = log_probs.max(1, keepdims=True)
+    likelihoods = np.exp(log_probs - best)  # (N, K), the largest of each token 1
     weights, history = tied(np.full(parts, 1 / parts)), []
     while True:
+        mixed = likelihoods @ weights  # (N,)
         with np.errstate(divide="ignore"):
-            joint = log_probs + np.log(weights)  # (N, K)
-        mixed = ArrayOps.logsumexp(joint)
-        history.append(float(mixed.mean()))
+            history.append(float(np.log(mixed).mean() + best.mean()))
         gain = history[-1] - history[-2] if len(history) > 1 else math.inf
         if gain < tolerance or len(history) > rounds:
             return weights.tolist(), history
-        weights = tied(np.exp(joint - mixed).mean(0))
+        weights = tied(weights * ((1 / mixed) @ likelihoods) / tokens)
 
 
 def fit_by_order(

@@ -20,8 +20,8 @@ PRIOR = 3.0
 TOLERANCE, ROUNDS = 1e-7, 50
 # A step is halved until it gains this part of what its slope promises, and given up below the last.
 SUFFICIENT, SHORTEST = 1e-4, 1e-3
-# Numbers in float64 at a time, 32 MB, and significant digits that are kept.
-AT_ONCE, DIGITS = 1 << 22, 6
+# Numbers in float64 at a time, 2 MB, which a core's cache holds; significant digits that are kept.
+AT_ONCE, DIGITS = 1 << 18, 6
 
 
 class DistributionSampler:
