@@ -17,7 +17,7 @@ from seqgen.settings import require
 from seqgen.settings.other_tools import pretrained_hint
 from seqgen.store.layout import RECORD, models_folder
 from seqgen.store.manifest import CHEAP
-from seqgen.store.mixtures import StoredMixture, mixture_weights, resolve
+from seqgen.store.mixtures import StoredMixture, mixture_weights, resolve, scored_from_of
 from seqgen.store.model import Reference, StoredModel, models_of
 from seqgen.store.ownership import (
     forget_replacements,
@@ -163,8 +163,7 @@ def find_all(name: str | Path | None) -> StoredModel | StoredMixture:
         for part, share in _shares(model)
     ]
     parts, shares = zip(*each, strict=True)
-    fitted_to = max(model.scored_from for model in models)
-    return StoredMixture(parts[0].path, parts, shares, fitted_to=fitted_to)
+    return StoredMixture(parts[0].path, parts, shares, fitted_to=scored_from_of(models))
 
 
 def find_parts(names: Iterable[str]) -> tuple[StoredModel, ...]:

@@ -73,7 +73,7 @@ class StoredMixture(StoredModel):
     @property
     def scored_from(self) -> int:
         """Where the part of the held-out text begins that nothing was fitted on."""
-        return max(self.fitted_to, *(part.scored_from for part in self.parts))
+        return max(self.fitted_to, scored_from_of(self.parts))
 
     @property
     def size(self) -> int:
@@ -152,6 +152,19 @@ class SavedMixture(StoredMixture):
     def validation_text(self) -> Path | None:
         """Held-out text in its folder, or that is shared by all parts."""
         return StoredModel(self.path).validation_text or super().validation_text
+
+
+def scored_from_of(models: Sequence[StoredModel]) -> int:
+    """Find where what nothing was fitted on begins in the held-out text that models share.
+
+    That is the shortest of theirs, see `StoredMixture.validation_text`.
+    """
+    begins = [model.scored_from for model in models]
+    paths = [model.validation_text for model in models]
+    if not any(begins) or None in paths:
+        return max(begins)
+    sizes = [len(require_regular(path).read_bytes().decode(errors="replace")) for path in paths]
+    return max(0, *(min(sizes) - size + begin for size, begin in zip(sizes, begins, strict=True)))
 
 
 def model_argument(model: StoredModel) -> str:

@@ -285,7 +285,7 @@ def choose_size(
     chosen |= rule.settings(config_class, trial.overfitting_ratio)
     tokens = plural(round(trial.tokens), plan.task.unit)
     settings = f" with {format_settings(chosen)};" if chosen else ":"
-    enough = f"the budget is enough for {tokens}, {trial.passes:.1f} passes over the text"
+    enough = f"the budget is enough for up to {tokens}, {trial.passes:.1f} passes over the text"
     report(Notice(text=f"{plan.architecture}{settings} {enough}", detail=True))
     if plan.task.model_is is None and plan.task.stops_early and trial.passes > MOST_PASSES:
         report(Notice(text=_repetition_notice(trial)))

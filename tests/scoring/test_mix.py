@@ -126,6 +126,13 @@ def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
 def test_what_weights_of_a_part_were_fitted_on_is_not_scored(models, capsys):
     from seqgen.training.session import keep_settings
 
+    trained(models, "C", order=2, held_out="a mat\n" + HELD_OUT)
+    keep_settings(store.find("C"), scored_from=6 + 9)  # in a text that is longer
+    (longer,) = records(capsys, "perplexity", "-m", "A+C", "-q")
+    assert longer["characters"] == len(HELD_OUT) - 9
+    keep_settings(store.find("C"), scored_from=5)
+    (whole,) = records(capsys, "perplexity", "-m", "A+C", "-q")
+    assert whole["characters"] == len(HELD_OUT)
     keep_settings(store.find("B"), scored_from=9)
     (mixed,) = records(capsys, "perplexity", "-m", "A+B", "-q")
     assert mixed["characters"] == len(HELD_OUT) - 9
