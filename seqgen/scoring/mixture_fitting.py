@@ -17,7 +17,7 @@ from seqgen.models.mixture.fitting import OrderMatcher, fit_by_order, fit_weight
 from seqgen.models.mixture.gate import find_order_guide
 from seqgen.models.mixture.gate_fitting import DistributionSampler, GateData, fit_gate
 from seqgen.models.mixture.weights import MixtureWeights
-from seqgen.scoring.loop import in_order, parallel_rows, score_corpus
+from seqgen.scoring.loop import in_order, score_corpus
 from seqgen.scoring.perplexity import check_token_file, for_model
 from seqgen.settings.scoring import Scoring
 from seqgen.store import StoredMixture
@@ -321,9 +321,6 @@ def distributions(
     return Distributions(columns_read[:, :-2], matched, places, contexts)
 
 
-# The most rows, and tokens per row, on which weights are fitted after training; mostly that is all
-# that is held out.
-FITTED_ROWS, FITTED_LENGTH = 64, 16_384
 # Weights by order are many, so they are tried only if a quarter of the text has so many tokens.
 LEAST_QUARTER = 500
 # A gate takes longer per token than weights: it is used if it gains so many nats per token. Fitted
@@ -346,13 +343,6 @@ class FittedByHalves:
     by_order: tuple[tuple[float, ...], ...]
     loss: float
     gate: tuple[tuple[float, ...], ...] = ()
-
-
-def fitting_part(held_out: Corpus) -> Corpus:
-    """Cut very long held-out text to the part that weights are fitted on."""
-    if held_out.tokens.size <= FITTED_ROWS * FITTED_LENGTH:
-        return held_out
-    return parallel_rows(held_out, FITTED_ROWS, FITTED_LENGTH)
 
 
 def fit_by_halves(

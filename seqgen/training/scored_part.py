@@ -14,16 +14,16 @@ from seqgen.metrics.perplexity import ScoreTotals
 from seqgen.models.inference import InferenceModel
 from seqgen.scoring.evaluate import begin_of_part, held_out_text
 from seqgen.scoring.loop import parallel_rows
-from seqgen.scoring.mixture_fitting import FittedByHalves, fit_by_halves, fitting_part
+from seqgen.scoring.mixture_fitting import FittedByHalves, fit_by_halves
 from seqgen.scoring.perplexity import for_model, totals_of
 from seqgen.store.loaded import LoadedModel
 
 # Characters on which a model's scoring speed is measured: few, and more where these take less than
 # a share of the time. The shortest part that is scored, unless the text is shorter.
 TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 500), 0.04, 2000
-# Tokens on which weights are fitted first, to see how long that takes, the most rows that they are
-# read in, and the fewest tokens of a row.
-FITTED_FIRST, MOST_ROWS, LEAST_ROW = 2500, 32, 256
+# Tokens on which weights are fitted first, to see how long that takes, and at most; the most rows
+# that they are read in, and the fewest tokens of a row.
+FITTED_FIRST, MOST_FITTED, MOST_ROWS, LEAST_ROW = 2500, 1 << 20, 32, 256
 # Each fit is on so many times the tokens of the one before, at most; on enough for a gate, a token
 # takes about so many times as long.
 GROWTH, GATED_COST = 3, 4
@@ -79,14 +79,15 @@ def fit_on_first_half(
     text = held_out_text(loaded, whole=True)
     half = begin_of_part(text, 0.5, loaded.data.documents)
     first = loaded.encode([text[:half]])
-    size = first.tokens.size
+    size = min(first.tokens.size, MOST_FITTED)
 
     def fit_on(tokens: int) -> FittedByHalves | None:
         """Fit on so many tokens of the first half."""
         if size < 2:
             return None
         rows = min(MOST_ROWS, max(1, tokens // LEAST_ROW))
-        some = fitting_part(first) if tokens == size else parallel_rows(first, rows, tokens // rows)
+        whole = tokens == first.tokens.size
+        some = first if whole else parallel_rows(first, rows, tokens // rows)
         if some.tokens.size < 2 and tokens < size:  # an empty document before a long one
             return fit_on(min(size, 2 * tokens))
         return fit_by_halves(models, some, loaded.data.direction)

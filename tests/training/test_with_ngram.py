@@ -622,8 +622,8 @@ def test_counting_that_would_take_most_of_the_memory_is_limited(text, monkeypatc
 
 def test_of_a_large_held_out_part_pieces_are_used(text, monkeypatch):
     """Weights are fitted on pieces of the first half; the second half is scored as a whole."""
-    monkeypatch.setattr(mix, "FITTED_ROWS", 4)
-    monkeypatch.setattr(mix, "FITTED_LENGTH", 10)
+    monkeypatch.setattr(scored_part, "MOST_FITTED", 40)
+    monkeypatch.setattr(scored_part, "LEAST_ROW", 10)
     fitted = []
     monkeypatch.setattr(
         scored_part,
@@ -634,7 +634,7 @@ def test_of_a_large_held_out_part_pieces_are_used(text, monkeypatch):
     )
     found = trained(text, with_ngram=3).mixture
     (pieces,) = fitted
-    assert pieces.tokens.size == 4 * 10 and found["tokens"] == len(second_half("t"))
+    assert pieces.ends.tolist() == [10, 20, 30, 40] and found["tokens"] == len(second_half("t"))
 
 
 def test_in_a_short_time_weights_are_fitted_on_rows_from_all_over_the_first_half(text, monkeypatch):
