@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seqgen import __version__, store
 from seqgen.interrupts import ending_as_ctrl_c
 from seqgen.scoring.evaluate import begin_of_part
+from seqgen.scoring.evaluate import held_out as read_held_out
 from seqgen.scoring.mixture_fitting import By, fit_mixture, require_fit_by, with_weights
 from seqgen.scoring.perplexity import Perplexity, perplexity
 from seqgen.settings import require
@@ -140,8 +141,7 @@ def store_mixture(
     else:
         require(text is not None, "there is no text to fit the weights on")
         fitted_on = text(loaded)
-        if held_out and not isinstance(fitted_on, TokenFile | Pairs):
-            whole = "".join(fitted_on)
+        if held_out and isinstance(whole := read_held_out(loaded), str):
             half = begin_of_part(whole, 0.5, loaded.data.documents)
             fitted_on, rest = [whole[:half]], [whole[half:]]
         by_tokens = held_out and rest is None

@@ -35,7 +35,7 @@ def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Resul
     """Fit on as much of a text as a time allows.
 
     Fitting on a small part shows how much that is. Larger parts follow, as long as the next one
-    would be twice as large.
+    would be twice as large or all.
 
     Args:
         fit: takes how many tokens to fit on.
@@ -51,7 +51,7 @@ def fit_within(fit: Callable[[int], Result], size: int, seconds: float) -> Resul
         fitted = fit(tokens)
         now = time.monotonic()
         possible = min(size, GROWTH * tokens, int(tokens * (end - now) / (cost * (now - began))))
-        if possible < 2 * tokens:
+        if tokens == size or possible < min(size, 2 * tokens):
             return fitted
         tokens, cost = possible, 1
 

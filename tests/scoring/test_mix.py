@@ -123,6 +123,25 @@ def test_half_of_the_held_out_text_is_kept_from_the_weights(by, models, capsys):
         assert other["held_out_loss"] is None
 
 
+def test_models_of_a_token_file_are_mixed_as_those_of_its_text(models, capsys):
+    (text := models / "t.txt").write_text(TEXT)
+    tokens = models / "t.tok"
+    records(capsys, "tokenize", text, "--tokenizer", "byte", "--out", tokens, "-q")
+    found = []
+    for name, data in (("of-text", text), ("of-tokens", tokens)):
+        for order in (2, 4):
+            tokenizer = {"tokenizer": "byte"} if data is text else {}
+            settings = {"order": order, "val": "0.3", **tokenizer}
+            train([data], architecture="ngram", name=f"{name}{order}", settings=settings)
+        parts = f"{name}2", f"{name}4"
+        (mixed,) = records(capsys, "mix", *parts, "--name", name, "-q")
+        result = store.find(name).record["result"]
+        (scored,) = records(capsys, "perplexity", "-m", name, "-q")
+        assert mixed["held_out_loss"] == result["val_loss"] == scored["nats_per_token"]
+        found.append((mixed["weights"], scored["characters"], mixed["nll_nats"]))
+    assert found[0] == found[1]
+
+
 def test_what_weights_of_a_part_were_fitted_on_is_not_scored(models, capsys):
     from seqgen.training.session import keep_settings
 

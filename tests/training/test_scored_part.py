@@ -127,4 +127,6 @@ def test_weights_are_fitted_on_what_a_time_allows(cost, gated, monkeypatch):
     if clock[0] < seconds / 2:  # what is left would have been enough for twice as many
         left, per_token = seconds - clock[0], cost * (4 if len(sizes) == 1 else gated)
         assert sizes[-1] == size or 2 * sizes[-1] > min(size, left / per_token)
-    assert scored_part.fit_within(fit, size, math.inf) == size
+    for size in (1, 2500, 2501, 4999, 9000, 44_000, 130_000):
+        assert scored_part.fit_within(fit, size, math.inf) == size
+        assert scored_part.fit_within(fit, size, 1e9) == size
