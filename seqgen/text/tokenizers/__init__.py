@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqgen import hooks
-from seqgen.errors import SeqgenError, UsageError, first_line, look_up
+from seqgen.errors import MissingPlugin, SeqgenError, UsageError, first_line, look_up
 from seqgen.text.tokenizers.base import Decoder, Tokenizer, read_facts
 
 # Those of the core, by kind: modules of this package, and classes.
@@ -90,9 +90,12 @@ def _stored_kind(name: str) -> type[Tokenizer]:
     """Look up the class of a stored tokenizer.
 
     Raises:
-        UsageError: there is none of that name, or its plugin is not installed.
+        UsageError: there is none of that name.
+        MissingPlugin: its plugin is not installed.
     """
-    hooks.require_plugin(str(name), f"the tokenizer {name}")
+    if (plugin := hooks.missing_plugin(str(name))) is not None:
+        needs = f"the tokenizer {name} needs the plugin {plugin}"
+        raise MissingPlugin(f"{needs}, which is not installed")
     return look_up("tokenizer", name, STORED)
 
 
@@ -100,7 +103,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """Load the tokenizer that `Tokenizer.save` wrote to `folder`.
 
     Raises:
-        SeqgenError: it is missing or damaged.
+        SeqgenError: it is missing or damaged, or a plugin is missing.
     """
     try:
         facts = read_facts(folder)
@@ -115,7 +118,7 @@ def tokenizer_from_facts(facts: dict[str, Any]) -> Tokenizer:
     """Rebuild a tokenizer from the table of its kind and facts.
 
     Raises:
-        SeqgenError: they are not a tokenizer's.
+        SeqgenError: they are not a tokenizer's, or a plugin is missing.
     """
     try:
         facts = dict(facts)
