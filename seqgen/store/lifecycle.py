@@ -71,11 +71,10 @@ def check_replaceable(place: Path) -> None:
 
 def is_replaceable(place: Path) -> bool:
     """Check whether a new model may replace what is at a path."""
-    try:
+    with contextlib.suppress(SeqgenError):
         check_replaceable(place)
-    except SeqgenError:
-        return False
-    return True
+        return True
+    return False
 
 
 def dependent_models(models: Collection[StoredModel]) -> list[str]:

@@ -157,9 +157,10 @@ class SavedMixture(StoredMixture):
 def scored_from_of(models: Sequence[StoredModel]) -> int:
     """Find where what nothing was fitted on begins in the held-out text that models share.
 
-    That is the shortest of theirs, see `StoredMixture.validation_text`.
+    That is the shortest of theirs, see `StoredMixture.validation_text`. Of a single network, only
+    time limits what is scored.
     """
-    begins = [model.scored_from for model in models]
+    begins = [model.scored_from if model.is_mixture else 0 for model in models]
     paths = [model.validation_text for model in models]
     if not any(begins) or None in paths:
         return max(begins)

@@ -20,7 +20,7 @@ from seqgen.store.loaded import LoadedModel
 
 # Characters on which a model's scoring speed is measured: few, and more where these take less than
 # a share of the time. The shortest part that is scored, unless the text is shorter.
-TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 500), 0.04, 2000
+TRIED_CHARACTERS, TRIED_SHARE, SHORTEST_PART = (100, 500, 2500), 0.04, 2000
 # Tokens on which weights are fitted first, to see how long that takes, and at most; the most rows
 # that they are read in, and the fewest tokens of a row.
 FITTED_FIRST, MOST_FITTED, MOST_ROWS, LEAST_ROW = 2500, 1 << 20, 32, 256
@@ -87,7 +87,7 @@ def fit_on_first_half(
             return None
         rows = min(MOST_ROWS, max(1, tokens // LEAST_ROW))
         whole = tokens == first.tokens.size
-        some = first if whole else parallel_rows(first, rows, tokens // rows)
+        some = first if whole else parallel_rows(first, rows, -(-tokens // rows))
         if some.tokens.size < 2 and tokens < size:  # an empty document before a long one
             return fit_on(min(size, 2 * tokens))
         return fit_by_halves(models, some, loaded.data.direction)
@@ -123,13 +123,12 @@ def _seconds_per_character(loaded: LoadedModel, text: str, seconds: float) -> fl
     What a call takes whatever its length is left out, if two lengths tell it apart.
     """
     before, tried = 0.0, ""
+    totals_of(loaded, [text[: TRIED_CHARACTERS[0]]], for_model(loaded))  # sets up
     for length in TRIED_CHARACTERS:
-        times, known, tried = [], len(tried), text[:length]
-        for _ in range(2):  # the first sets up
-            began = time.monotonic()
-            totals_of(loaded, [tried], for_model(loaded))
-            times.append(time.monotonic() - began)
-        took = min(times)
+        known, tried = len(tried), text[:length]
+        began = time.monotonic()
+        totals_of(loaded, [tried], for_model(loaded))
+        took = time.monotonic() - began
         slope = (took - before) / max(1, len(tried) - known)
         if took > TRIED_SHARE * seconds or len(tried) < length:
             break
@@ -154,9 +153,9 @@ def faster_threads(loaded: LoadedModel, text: str, seconds: float) -> Iterator[N
         yield
         return
     try:
-        with_all = _seconds_per_character(loaded, text, seconds)
+        with_all = _seconds_per_character(loaded, text, seconds / 10)
         torch.set_num_threads(1)
-        if _seconds_per_character(loaded, text, seconds) > with_all:
+        if _seconds_per_character(loaded, text, seconds / 10) > with_all:
             torch.set_num_threads(threads)
         yield
     finally:

@@ -142,26 +142,6 @@ def test_models_of_a_token_file_are_mixed_as_those_of_its_text(models, capsys):
     assert found[0] == found[1]
 
 
-def test_what_weights_of_a_part_were_fitted_on_is_not_scored(models, capsys):
-    from seqgen.training.session import keep_settings
-
-    trained(models, "C", order=2, held_out="a mat\n" + HELD_OUT)
-    keep_settings(store.find("C"), scored_from=6 + 9)  # in a text that is longer
-    (longer,) = records(capsys, "perplexity", "-m", "A+C", "-q")
-    assert longer["characters"] == len(HELD_OUT) - 9
-    keep_settings(store.find("C"), scored_from=5)
-    (whole,) = records(capsys, "perplexity", "-m", "A+C", "-q")
-    assert whole["characters"] == len(HELD_OUT)
-    keep_settings(store.find("B"), scored_from=9)
-    (mixed,) = records(capsys, "perplexity", "-m", "A+B", "-q")
-    assert mixed["characters"] == len(HELD_OUT) - 9
-    (given,) = records(capsys, "mix", "A", "B", "--name", "M", "--weights", "0.5,0.5", "-q")
-    assert given["nll_nats"] == pytest.approx(mixed["nll_nats"])
-    assert store.find("M").scored_from == 9
-    records(capsys, "mix", "A", "B", "--name", "N", "-q")
-    assert store.find("N").scored_from > 9
-
-
 def test_given_weights_and_another_text(models, capsys):
     (mixed,) = records(capsys, "mix", "A", "B", "--name", "M", "--weights", "0.25,0.75", "-q")
     assert mixed["weights"] == [0.25, 0.75]

@@ -448,6 +448,24 @@ def test_mixing_takes_both_parts(text, capsys, copy):
     load("c:0.6+b:0.4")
 
 
+@pytest.mark.parametrize("val", ["0.15", "0.3"])
+def test_what_a_mixture_scores_is_what_no_weights_were_fitted_on(text, capsys, val):
+    """Also if the held-out texts of the parts differ in length: the shortest one counts."""
+    trained(text, "a", with_ngram=2, val=val)
+    trained(text, "b", val="0.1")
+    keep_settings(store.find("b"), scored_from=5)  # by the time that was left, and not by a fit
+    unused = len(second_half("a"))
+    shortest = len(store.find("b").validation_text.read_text())
+    (mixed,) = records(capsys, "perplexity", "-m", "a+b", "-q")
+    assert mixed["characters"] == min(unused, shortest)
+    half = records(capsys, "mix", "a", "b", "--name", "m", "-q")[0]["held_out_loss"]
+    (found,) = records(capsys, "perplexity", "-m", "m", "-q")
+    assert found["nats_per_token"] == half == store.find("m").record["result"]["val_loss"]
+    # The parts of `a` were fitted on nothing: its weights are not those of the mixture.
+    assert found["characters"] == shortest - store.find("m").scored_from
+    assert found["characters"] == pytest.approx(shortest / 2, abs=60)
+
+
 def test_mixing_says_that_weights_by_context_are_left_out(text, capsys):
     trained(text, "a", with_ngram=2)
     trained(text, "b", seed=2)

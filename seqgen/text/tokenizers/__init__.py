@@ -93,9 +93,8 @@ def _stored_kind(name: str) -> type[Tokenizer]:
         UsageError: there is none of that name.
         MissingPlugin: its plugin is not installed.
     """
-    if (plugin := hooks.missing_plugin(str(name))) is not None:
-        needs = f"the tokenizer {name} needs the plugin {plugin}"
-        raise MissingPlugin(f"{needs}, which is not installed")
+    if (gone := hooks.missing_plugin(str(name))) is not None:
+        raise MissingPlugin(f"the tokenizer {name} needs the plugin {gone}, which is not installed")
     return look_up("tokenizer", name, STORED)
 
 
