@@ -99,10 +99,9 @@ def mix(mixing: Mixing, machine: ExactMachine, out: RecordedOutput) -> None:
     out.uses([loaded])
     for name in mixing.parts:
         if by := getattr(store.find_all(name), "by", None):
-            given = (
-                "" if mixing.by == by or mixing.weights else f"; --by {by} fits them for all parts"
-            )
-            out.notice(f"the weights of {name} that depend on the context are left out{given}")
+            said = f"the weights of {name} that depend on the context are left out"
+            fits = f"; --by {by} fits them for all parts"
+            out.notice(said if mixing.by == by or mixing.weights else said + fits)
     source = _text(loaded, None if fit == HELD_OUT else fit, not mixing.weights, out)
     with notify_if_slow(lambda event: out.notice(event.text), "scoring a text with the parts"):
         mixed = store_mixture(

@@ -296,12 +296,13 @@ NARROW = {
 
 @pytest.fixture(params=list(NARROW))
 def narrow(request, monkeypatch):
-    """An architecture whose two sizes are tiny, and that takes any text for long."""
+    """An architecture that has two sizes, which are tiny, and that takes any text for long."""
     config_class = registry.architecture(request.param).load_config()
-    assert [size.settings.keys() for size in config_class.sizes] == [
+    first = config_class.sizes[:2]
+    assert [size.settings.keys() for size in first] == [
         size.keys() for size in NARROW[request.param]
     ]
-    sizes = zip(config_class.sizes, NARROW[request.param], strict=True)
+    sizes = zip(first, NARROW[request.param], strict=True)
     limits = (1.5e6, 0.0)  # the tokens from which each is chosen
     tiny = tuple(
         replace(size, settings=settings, tokens=tokens, text=0.0)
@@ -323,6 +324,22 @@ def test_the_size_follows_from_the_time(monkeypatch, sentences, narrow, tokens, 
     config, said = by_minutes(monkeypatch, sentences, narrow, tokens)
     assert NARROW[narrow][place].items() <= config["model"].items()
     assert any(text.startswith(f"{narrow} with ") for text in said)
+
+
+@pytest.mark.fast_for("seq2seq-100000.0-128", rest="slow")
+@pytest.mark.parametrize(
+    ("architecture", "tokens", "width"),
+    [
+        ("seq2seq", 5e4, 64),
+        ("seq2seq", 1e5, 128),
+        ("seq2seq", 3e5, 256),
+        ("seq2seq-transformer", 9e4, 64),
+        ("seq2seq-transformer", 2e5, 128),
+    ],
+)
+def test_short_budgets_have_small_models(monkeypatch, sentences, architecture, tokens, width):
+    config, _ = by_minutes(monkeypatch, sentences, architecture, tokens)
+    assert config["model"]["hidden_size"] == width
 
 
 @pytest.mark.fast_for("seq2seq", rest="slow")

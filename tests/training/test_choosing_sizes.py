@@ -235,8 +235,8 @@ def test_only_small_vocabularies_have_narrow_embeddings(vocabulary, narrow):
     ("architecture", "given"),
     [
         pytest.param("elmo", {}, marks=needs("labels")),
-        ("seq2seq", {"hidden_size": 128, "tie_weights": True}),
-        ("seq2seq", {"hidden_size": 128, "encoder": "none"}),
+        ("seq2seq", {"hidden_size": 96, "tie_weights": True}),
+        ("seq2seq", {"hidden_size": 96, "encoder": "none"}),
     ],
 )
 def test_settings_that_rule_out_every_size_keep_the_other_defaults(architecture, given):

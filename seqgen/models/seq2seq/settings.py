@@ -105,7 +105,9 @@ class Seq2SeqConfig(CellRegularisers, SourceConfig):
         Size(
             {"hidden_size": 512, "embedding_size": 256, "tie_weights": False}, tokens=2e7, text=3e5
         ),
-        Size({"hidden_size": 256, "embedding_size": 256, "tie_weights": True}),
+        Size({"hidden_size": 256, "embedding_size": 256, "tie_weights": True}, tokens=2e5),
+        Size({"hidden_size": 128, "embedding_size": 128, "tie_weights": False}, tokens=6e4),
+        Size({"hidden_size": 64, "embedding_size": 64, "tie_weights": False}),
     )
 
     cell: str = setting("Recurrent cell: gru, lstm or another (docs/architectures.md).", "gru")
@@ -205,7 +207,8 @@ class Seq2SeqTransformerConfig(SourceConfig, TransformerConfig):
     recipe: ClassVar[Mapping[str, Any]] = SourceConfig.recipe
     sizes: ClassVar[tuple[Size, ...]] = (
         Size({"num_layers": 3, "hidden_size": 256, "tie_weights": True}, tokens=1.5e6, text=3e5),
-        Size({"num_layers": 2, "hidden_size": 128, "tie_weights": True}),
+        Size({"num_layers": 2, "hidden_size": 128, "tie_weights": True}, tokens=1e5),
+        Size({"num_layers": 2, "hidden_size": 64, "tie_weights": True}),
     )
 
     sliding_window: ClassVar[None] = None
