@@ -28,7 +28,7 @@ SECONDS_BETWEEN, STEPS_BETWEEN, STEPS_BETWEEN_LONG = 50, 10, 50
 
 # Of a budget in minutes, this share and so many seconds, but at most a tenth, are kept for what
 # comes after the last step: the final validation, the weights of an n-gram part, the last files.
-SHARE_OF_END, SECONDS_OF_END, MOST_OF_END = 0.04, 1.0, 0.1
+SHARE_OF_END, SECONDS_OF_END, MOST_OF_END = 0.04, 1.5, 0.1
 # The shares of a budget in minutes at which settings are chosen again for the speed so far.
 REVISED_AT = (0.03, 0.1)
 
