@@ -28,9 +28,9 @@ def test_budgets():
     assert Budget.of(settings_of(steps=None, epochs=2.5), 7).steps == 18  # 17.5 and up
     by_time = Budget.of(settings_of(steps=None, minutes=2), 7)
     assert (by_time.steps, by_time.seconds) == (None, 120)
-    # What comes before the first step counts, and 4 % and a second are left for the end.
-    assert by_time.share(Run(step=1, seconds=28.55)) == pytest.approx(0.25)
-    assert by_time.share(Run(step=1, seconds=25, setup_seconds=14.2)) == pytest.approx(0.25)
+    # What comes before the first step counts, and 4 % and 1.5 seconds are left for the end.
+    assert by_time.share(Run(step=1, seconds=28.425)) == pytest.approx(0.25)
+    assert by_time.share(Run(step=1, seconds=25, setup_seconds=13.7)) == pytest.approx(0.25)
     short = Budget.of(settings_of(steps=None, minutes=0.1), 7)
     assert short.share(Run(step=1, seconds=2.7)) == pytest.approx(0.5)  # of nine tenths
     assert by_time.share(Run(step=1, seconds=500)) == 1.0
