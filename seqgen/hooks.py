@@ -177,9 +177,10 @@ class Plugin:
         methods: ways of doing what an option of the core names, by the kind of method and by name:
             "regime" (`seqgen.training.regimes.base.Regime`), "smoothing"
             (`seqgen.training.counting.Smooth`), "cache" (`--cache`), "search" (`--stochastic`,
-            `--exhaustive`), "input" (`input=char-cnn`), "optimizer" (`eps_inside`) and "output"
-            (`--explain`, `tokenize --stats`). Which names there are is said where the
-            option is declared.
+            `--exhaustive`), "input" (`input=char-cnn`), "optimizer" (`eps_inside`), "output"
+            (`--explain`, `tokenize --stats`) and "embedding" (vectors of texts, for `embed` in
+            Python and `/v1/embeddings`). Which names there are is said where the option is
+            declared.
         listeners: to training: functions that are called when a run begins, each with the
             `seqgen.training.listeners.RunFacts`; each returns a `seqgen.training.run.Listener`, or
             None. A listener that fails is left out with a warning, and training goes on.

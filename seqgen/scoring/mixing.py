@@ -146,9 +146,9 @@ def store_mixture(
             fitted_on, rest = [whole[:half]], [whole[half:]]
         by_tokens = held_out and rest is None
         mixed, loss = fit_mixture(loaded, fitted_on, scoring, by=by, half=by_tokens)
-    if rest is not None:
-        begin = loaded.stored.scored_from + half
-        mixed = replace(mixed, stored=replace(mixed.stored, fitted_to=begin))
+        if rest is not None:
+            fitted_to = loaded.stored.scored_from + half
+            mixed = replace(mixed, stored=replace(mixed.stored, fitted_to=fitted_to))
     scored = None
     if text is not None:  # by the mixture itself: exactly what `perplexity` will find for it
         scored = perplexity(mixed, rest or text(mixed), scoring=scoring)
